@@ -1,0 +1,45 @@
+# Everything a clone needs: `make demo` and `make test` set themselves up.
+# `make test TORCH=2.14.1` uses another torch, in an environment of its own.
+
+PYTHON ?= python3
+TORCH  ?= 2.13.0
+VENV   := $(if $(filter 2.13.0,$(TORCH)),.venv,.venv-$(TORCH))
+RUN    := $(VENV)/bin/python
+PIP    := $(RUN) -m pip --disable-pip-version-check --quiet
+NATIVE := CMakeLists.txt pyproject.toml $(shell find csrc -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.txt')
+
+.PHONY: demo test test-slow lint format clean
+
+demo: $(VENV)/.built
+	$(RUN) -m hotstart demo
+
+test: $(VENV)/.built
+	$(RUN) -m pytest $(PYTEST_ARGS)
+
+test-slow: $(VENV)/.built
+	$(RUN) -m pytest -m slow $(PYTEST_ARGS)
+
+lint: $(VENV)/.built
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/clang-format --dry-run -Werror $(filter %.cpp %.h,$(NATIVE))
+
+format: $(VENV)/.built
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/clang-format -i $(filter %.cpp %.h,$(NATIVE))
+
+$(VENV)/.deps: requirements-dev.txt constraints.txt
+	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(PIP) install torch==$(TORCH)
+	$(PIP) install -r requirements-dev.txt torch==$(TORCH)
+	touch $@
+
+# Editable, so Python edits need no rebuild; native edits rebuild incrementally in build/.
+$(VENV)/.built: $(VENV)/.deps $(NATIVE)
+	PATH="$(abspath $(VENV))/bin:$$PATH" $(PIP) install --no-build-isolation --no-deps -e . $(BUILD_ARGS)
+	touch $@
+
+clean:
+	rm -rf build .venv .venv-*

@@ -1,0 +1,5 @@
+#include "bind/prelude.h"
+
+PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
+  m.doc() = "hotstart's native core: codec, hash, container and file publishing. Needs no torch.";
+}

@@ -1,0 +1,24 @@
+// The only place that includes pybind11. Each topic of the extension has one register function.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include "base/status.h"
+
+namespace hotstart::bind {
+
+namespace py = pybind11;
+
+// Raises the Python exception that stands for a failed Status. Never returns.
+[[noreturn]] void raise(const Status& status);
+
+inline void check(const Status& status) {
+  if (!status.ok()) raise(status);
+}
+
+void register_codec(py::module_& m);
+void register_hash(py::module_& m);
+void register_container(py::module_& m);
+void register_store(py::module_& m);
+
+}  // namespace hotstart::bind
