@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hotstart.errors import CorruptPackageError, HotstartError, UnsupportedValueError
-from hotstart.report import explain
 from hotstart.integration.switch import disable, enable, save
+from hotstart.report import explain
 
 __version__ = "0.1.0"
 

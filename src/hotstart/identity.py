@@ -90,18 +90,16 @@ def _behaviour_of(fn: types.FunctionType, depth: int) -> tuple[object, ...]:
         _code_as_data(fn.__code__),
         each(fn.__defaults__ or ()),
         tuple((name, _as_data(value, depth)) for name, value in keyword_defaults),
-        each(_cell_values(fn.__closure__ or ())),
+        each(cell_value(cell) for cell in fn.__closure__ or ()),
     )
 
 
-def _cell_values(cells: tuple[types.CellType, ...]) -> list[object]:
-    values: list[object] = []
-    for cell in cells:
-        try:
-            values.append(cell.cell_contents)
-        except ValueError:
-            values.append("<empty cell>")
-    return values
+def cell_value(cell: types.CellType) -> Any:
+    """What a closure's cell holds, None where it is empty."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
 
 
 def _name_of(value: Any) -> tuple[str, str]:

@@ -7,6 +7,6 @@ from typing import Any
 from torch._dynamo.graph_utils import _graph_device_type
 
 
-def device_type(graph: Any) -> str:
+def device_type_of(graph: Any) -> str:
     """The kind of device that ``graph`` (None: no graph) computes on, "cpu" where it says none."""
-    return _graph_device_type(graph)
+    return str(_graph_device_type(graph))

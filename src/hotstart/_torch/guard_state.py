@@ -132,7 +132,9 @@ def ambient_restored(saved: dict[str, Any]) -> Iterator[None]:
     keys = torch._C.DispatchKeySet.from_raw_repr
     device_before = torch.utils._device.CURRENT_DEVICE
     saved_device = saved["device"]
-    torch.utils._device.CURRENT_DEVICE = None if saved_device is None else torch.device(saved_device)
+    torch.utils._device.CURRENT_DEVICE = (
+        None if saved_device is None else torch.device(saved_device)
+    )
     try:
         with (
             torch.set_grad_enabled(saved["grad"]),

@@ -108,7 +108,8 @@ def _name_of(fn: Any) -> str:
 def are_defaults(options: dict[str, str]) -> bool:
     """Whether ``options`` are those of a bare ``torch.compile(fn)``."""
     return options["compiler_name"] == "inductor" and all(
-        options[name] in ("", "None", "False", "[]") for name in options.keys() - {"backend", "compiler_name"}
+        options[name] in ("", "None", "False", "[]")
+        for name in options.keys() - {"backend", "compiler_name"}
     )
 
 

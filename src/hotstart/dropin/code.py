@@ -8,10 +8,12 @@ import inspect
 import sys
 import types
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch._dynamo.exc import PackageError
 from torch.utils.weak import WeakIdKeyDictionary
+
+from hotstart.identity import cell_value
 
 if TYPE_CHECKING:
     from hotstart.dropin.records import _DynamoCodeCacheEntry
@@ -20,6 +22,8 @@ _CODE_CACHE = WeakIdKeyDictionary()
 
 # What the name of a compiled graph in a frame's globals begins with.
 COMPILED_FN = "__compiled_fn_"
+# What the name of a module begins with that Dynamo imported for guards or bytecode.
+IMPORT_ALIAS = "__import_"
 
 # The arguments of `types.CodeType`, in order, as attributes of a code object.
 _CODE_FIELDS: tuple[str, ...] = (
@@ -112,9 +116,7 @@ def _lookup_code(entry: _DynamoCodeCacheEntry) -> types.CodeType:
     Raises PackageError where the entry has no code source or a step of it leads nowhere.
     """
     if len(entry.function_names) != 1:
-        raise AssertionError(
-            f"Expected exactly one function name, got {len(entry.function_names)}"
-        )
+        raise AssertionError(f"Expected exactly one function name, got {len(entry.function_names)}")
     if not entry.code_source:
         raise PackageError(f"Cannot find source for code entry {entry}")
     found = resolve(entry.python_module, entry.function_names[0], entry.code_source)
@@ -144,9 +146,7 @@ def resolve(module: str, qualname: str, code_source: str) -> Any:
 
 
 def _raise_resolution_error(code: types.CodeType, scope: Any) -> NoReturn:
-    raise PackageError(
-        f"Cannot resolve a fully qualified name for {code}. Lookup scope: {scope}"
-    )
+    raise PackageError(f"Cannot resolve a fully qualified name for {code}. Lookup scope: {scope}")
 
 
 def _get_code_source(code: types.CodeType) -> tuple[str, str]:
@@ -226,7 +226,7 @@ def _steps_from(obj: Any) -> Iterator[tuple[str, Any]]:
     elif inspect.isfunction(obj):
         yield "__code__", obj.__code__
         for i, cell in enumerate(obj.__closure__ or ()):
-            value = _cell_value(cell)
+            value = cell_value(cell)
             if isinstance(value, (types.FunctionType, types.MethodType, types.CodeType)):
                 yield f"__closure__[{i}].cell_contents", value
     elif isinstance(obj, property):
@@ -235,13 +235,6 @@ def _steps_from(obj: Any) -> Iterator[tuple[str, Any]]:
                 yield name, accessor
     elif inspect.isfunction(wrapped := getattr(obj, "__wrapped__", None)):
         yield "__wrapped__", wrapped
-
-
-def _cell_value(cell: types.CellType) -> Any:
-    try:
-        return cast(Any, cell.cell_contents)
-    except ValueError:  # an empty cell
-        return None
 
 
 def backends_used(code: types.CodeType) -> set[str]:

@@ -15,10 +15,14 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hotstart._torch import eval_frame, graph, naming, telemetry
+from torch._dynamo.exc import PackageError
+
+from hotstart._torch import eval_frame, naming, telemetry
+from hotstart._torch.graph import device_type_of
+from hotstart._torch.recording import recording
 from hotstart.dropin.code import (
     COMPILED_FN,
-    PackageError,
+    IMPORT_ALIAS,
     SerializedCode,
     _get_code_source,
     _lookup_code,
@@ -35,6 +39,7 @@ from hotstart.dropin.records import (
 from hotstart.dropin.sources import SourceInfo
 from hotstart.guards.envelope import Envelope, Refusal
 from hotstart.guards.load import install_builtins, load_guard_manager, load_guards_state
+from hotstart.guards.save import save_guards
 from hotstart.identity import code_fingerprint
 from hotstart.log import logger, one_line
 
@@ -82,10 +87,11 @@ class CompilePackage:
         self._source_info = SourceInfo(inlined_sources=set())
         self._resume_codes: set[types.CodeType] = set()
         self._initialized = False
-        # What the integration adds: the id that the package is filed under; what every guard
-        # manager gets; who is told of variants that are not saved or not installed (function,
-        # reason) and of the guards of each compile (number by kind, whether they are kept).
+        # The id that stores file it under, once one of them has said so; see `hotstart.keys`.
         self.filing_id: str | None = None
+        # What the integration adds: what every guard manager gets; who is told of variants that are
+        # not saved or not installed (function, reason) and of the guards of each compile (number by
+        # kind, whether they are kept).
         self.guard_hook: Callable[[Any, dict[str, Any]], None] | None = None
         self.on_give_up: Callable[[str, str], None] = _log_give_up
         self.on_guards: Callable[[dict[str, int], bool], None] = lambda kinds, kept: None
@@ -160,6 +166,7 @@ class CompilePackage:
         self._resume_codes, self._cached_backends = set(), {}
         self._device_type = "cpu"
         self.__dict__.pop("source_id", None)
+        self.filing_id = None
         self._initialized = False
 
     # While Dynamo compiles
@@ -181,17 +188,12 @@ class CompilePackage:
         code_source: str | None = None,
         install_to_global: bool = False,
     ) -> None:
-        place = {
-            "python_module": python_module,
-            "install_to_global": install_to_global,
-            "code_source": code_source,
-        }
-        entry = self._codes.get(python_code)
-        if entry is None:
-            entry = self._codes[python_code] = _new_entry(python_code, **place)
-        for name, value in place.items():
-            if getattr(entry, name) != value:
-                raise AssertionError(f"{name} mismatch: {getattr(entry, name)} != {value}")
+        new = _new_entry(python_code, python_module, code_source, install_to_global)
+        entry = self._codes.setdefault(python_code, new)
+        for name in ("python_module", "install_to_global", "code_source"):
+            known, wanted = getattr(entry, name), getattr(new, name)
+            if known != wanted:
+                raise AssertionError(f"{name} mismatch: {known} != {wanted}")
         if function_name is not None and function_name not in entry.function_names:
             entry.function_names.append(function_name)
 
@@ -225,10 +227,12 @@ class CompilePackage:
         User code that Dynamo could not inline comes here when it is called. Where no handle leads
         to such code from its module, nothing of it is saved; it compiles as it would without us.
         """
+        if self._compiles:
+            raise AssertionError("_current_entry is already set in code_context")
         compile_ = _Compile(self._entry_for(code))
         self._compiles.append(compile_)
         try:
-            with naming.own_names():
+            with recording(save_guards):
                 yield
         finally:
             compile_.entry.has_compile_id = True
@@ -293,9 +297,9 @@ class CompilePackage:
                 self._give_up(compile_, f"no source for the inlined {code.co_name}: {e}")
                 return
 
-    def update_device_type(self, graph_: Any) -> None:
+    def update_device_type(self, graph: Any) -> None:
         """A package that has used a GPU once is a GPU package."""
-        device_type = graph.device_type(graph_)
+        device_type = device_type_of(graph)
         if device_type != "cpu":
             self._device_type = device_type
 
@@ -401,11 +405,10 @@ class CompilePackage:
         self, code: types.CodeType, entry: _DynamoCodeCacheEntry, scope: dict[str, Any]
     ) -> None:
         for alias, module_name in entry.import_sources.items():
-            # Stays after `uninstall`: what Dynamo compiles here later shares a present alias.
-            scope[alias] = importlib.import_module(module_name)
+            self._put(scope, alias, importlib.import_module(module_name))
         if entry.install_to_global:
             for name in entry.function_names:
-                self._install_global(scope, name, _resume_function(code, scope, name))
+                self._put(scope, name, _resume_function(code, scope, name))
 
     def _target_of(self, code: types.CodeType, entry: _DynamoCodeCacheEntry) -> types.CodeType:
         if not entry.code_source:
@@ -423,14 +426,14 @@ class CompilePackage:
         failed: Callable[[Exception], None],
     ) -> set[str]:
         """Returns the names of the backends that are there now."""
-        alive = set()
+        alive: set[str] = set()
         for backend_id in entry.backend_ids:
             try:
                 if backend_id not in backends:
                     raise RuntimeError(f"Backend {backend_id} is not found in the given backends")
                 with telemetry.dynamo_timed("after_deserialization", phase_name="backend_compile"):
                     backend = backends[backend_id].after_deserialization()
-                self._install_global(scope, backend_id, eval_frame.disabled(backend))
+                self._put(scope, backend_id, eval_frame.disabled(backend))
                 alive.add(backend_id)
             except Exception as e:
                 failed(e)
@@ -458,7 +461,10 @@ class CompilePackage:
         self._installed_codes.append(target)
         return True
 
-    def _install_global(self, scope: dict[str, Any], name: str, value: Any) -> None:
+    def _install_global(self, module: types.ModuleType, name: str, value: Any) -> None:
+        self._put(vars(module), name, value)
+
+    def _put(self, scope: dict[str, Any], name: str, value: Any) -> None:
         scope[name] = value
         self._note_global(scope, name)
 
@@ -472,7 +478,9 @@ class CompilePackage:
             raise AssertionError("_innermost_fn is not set in uninstall")
         for scope, names in self._installed_globals.values():
             for name in names:
-                scope.pop(name, None)
+                # Code that Dynamo compiled here meanwhile uses the alias it found.
+                if not (name.startswith(IMPORT_ALIAS) and naming.dynamo_has_compiled()):
+                    scope.pop(name, None)
         self._installed_globals = {}
         for code in {*self._installed_codes, self._innermost_fn.__code__}:
             eval_frame.remove_entries(code)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import platform
-from typing import Any, ClassVar, NewType, Optional
+from typing import Any, ClassVar, NewType
 
 import torch
 from torch.utils._triton import get_triton_version
@@ -148,7 +148,7 @@ class PrecompileCacheEntry:
     @staticmethod
     def from_cache_entry(
         cache_entry: _DynamoCacheEntry, backends: _Backends
-    ) -> Optional[PrecompileCacheEntry]:
+    ) -> PrecompileCacheEntry | None:
         """Puts ``cache_entry`` and the backends it uses together.
 
         A code one of whose backends is missing becomes bypassed; the others stay usable.

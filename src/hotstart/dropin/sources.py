@@ -10,7 +10,9 @@ import importlib
 import inspect
 import types
 
-from hotstart.dropin.code import PackageError, _get_code_source, resolve
+from torch._dynamo.exc import PackageError
+
+from hotstart.dropin.code import _get_code_source, resolve
 from hotstart.identity import code_fingerprint
 
 

@@ -13,8 +13,6 @@ from torch.compiler._cache import CacheArtifactFactory
 
 from hotstart import package as dropin
 from hotstart._torch.context import OptimizeContext, package_hidden
-from hotstart._torch.guard_state import CheckFunctionManager
-from hotstart.guards.save import save_guards
 from hotstart.integration.session import Session
 from hotstart.integration.store_face import StoreFace
 
@@ -58,9 +56,6 @@ def apply(session: Session) -> Patches:
         dropin.PrecompileCacheArtifact,
     )
     patches.set(OptimizeContext, "__call__", _wrap_call(session, OptimizeContext.__call__))
-    patches.set(
-        CheckFunctionManager, "__init__", _wrap_guard_build(CheckFunctionManager.__init__)
-    )
     patches.set(torch._dynamo, "reset", _wrap_reset(session, torch._dynamo.reset))
     return patches
 
@@ -75,20 +70,6 @@ def _wrap_call(session: Session, original: Any) -> Any:
             return original(self, fn)
 
     return __call__
-
-
-def _wrap_guard_build(original: Any) -> Any:
-    """Guards that are saved are all kept, and built once."""
-
-    @functools.wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        if kwargs.get("save_guards") and not kwargs.get("strict_error"):
-            serialize = self.serialize_guards
-            self.serialize_guards = functools.partial(save_guards, serialize)
-        with torch._dynamo.config.patch(caching_precompile=False):
-            original(self, *args, **kwargs)
-
-    return __init__
 
 
 def _wrap_reset(session: Session, original: Any) -> Any:

@@ -34,9 +34,7 @@ class Session:
     def __init__(self, store: DynamoStore) -> None:
         self.store = store
         self._lock = threading.RLock()
-        self._attachments: weakref.WeakKeyDictionary[Any, Attachment] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._attachments: weakref.WeakKeyDictionary[Any, Attachment] = weakref.WeakKeyDictionary()
         # Weak, since a package leads to the function and so to the model.
         self._packages: weakref.WeakValueDictionary[str, CompilePackage] = (
             weakref.WeakValueDictionary()
@@ -46,10 +44,11 @@ class Session:
 
     def watch(self, context: Any, fn: Any) -> None:
         """Has the package of ``fn`` looked for when ``context`` first runs it."""
-        if context in self._attachments or not isinstance(
-            contexts.package_of(context), CompilePackage
-        ):
+        package = contexts.package_of(context)
+        if context in self._attachments or not isinstance(package, CompilePackage):
             return
+        if package.is_initialized():
+            return  # The user's own, to be saved and installed by the user.
         attachment = Attachment(self, context, contexts.callable_of(fn))
         self._attachments[context] = attachment
         contexts.on_enter(context, attachment.enter)
@@ -157,9 +156,8 @@ class Session:
         except Exception as e:
             report.failure(logger, "a compiled function", "note its package", e)
             return
-        if package.filing_id is not None:
-            with self._lock:
-                self._unsaved.add(package.filing_id)
+        with self._lock:
+            self._unsaved.add(package.filing_id or package.source_id)
 
     def save(self) -> int:
         """Writes every package that has something new; returns how many were written."""

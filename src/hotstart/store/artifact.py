@@ -22,7 +22,7 @@ class StoredArtifact(BackendCacheArtifact[Any]):
         self._artifact: Any = None
 
     @property
-    def content(self) -> Any:  # type: ignore[override]
+    def content(self) -> Any:
         return self._unpickled().content
 
     def _unpickled(self) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from typing import Any
 
 from torch._inductor.runtime.cache_dir_utils import cache_dir as torch_cache_dir
 from torch.compiler._cache import CacheArtifact, CacheArtifactRecorder
@@ -75,7 +76,7 @@ class DiskDynamoCache(DiskDynamoStore):
 
     def save(self, package: CompilePackage) -> None:
         """Saves ``package`` where `load` finds it for the same function."""
-        key = package.filing_id or keys.filing_id(package._innermost_fn)
+        key = package.filing_id = package.filing_id or keys.filing_id(package._innermost_fn)
         logger.info("saving the package %s", key)
         self.save_package(package, key)
 
@@ -122,7 +123,7 @@ class DiskDynamoCache(DiskDynamoStore):
 
 def cache_dir() -> str:
     """torch's own cache folder, where torch keeps its packages; ours are in `store_folder()`."""
-    return torch_cache_dir()
+    return str(torch_cache_dir())
 
 
 DynamoCache = DiskDynamoCache()
