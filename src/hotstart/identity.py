@@ -20,6 +20,15 @@ _MAX_DEPTH = 4
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
 
 
+def is_plain(value: object) -> bool:
+    """Whether ``value`` is made of the codec's plain kinds only, at any depth."""
+    if type(value) in (tuple, list, set, frozenset):
+        return all(is_plain(item) for item in value)  # type: ignore[attr-defined]
+    if type(value) is dict:
+        return all(is_plain(k) and is_plain(v) for k, v in value.items())
+    return type(value) in _PLAIN
+
+
 def code_fingerprint(code: types.CodeType) -> str:
     """The SHA-256 of what ``code`` does, without file names and line numbers, in hexadecimal."""
     return _digest(_code_as_data(code))

@@ -34,6 +34,9 @@ IDENTITY_GUARDS = frozenset(
     }
 )
 
+# Guards on tensors, which read attributes that torch's pickle of a tensor leaves out.
+TENSOR_GUARDS = frozenset({"TENSOR_MATCH"})
+
 # Guards whose meaning does not outlive the process that made them.
 PROCESS_BOUND_GUARDS = frozenset({"DICT_VERSION", "WEAKREF_ALIVE"})
 
@@ -69,10 +72,9 @@ def build(state: Any, code: types.CodeType, global_scope: dict[str, Any]) -> Any
     return manager.guard_manager
 
 
-def guards_of(state: Any) -> Iterator[tuple[str, str, Any]]:
-    """(kind, source's name, guard) of each guard in ``state``, in the order of building."""
-    for guard in sorted(state.output_graph.guards, key=torch._guards.Guard.sort_key):
-        yield guard.create_fn_name(), guard.name, guard
+def guards_of(state: Any) -> list[Any]:
+    """The guards in ``state``, in the order of building."""
+    return sorted(state.output_graph.guards, key=torch._guards.Guard.sort_key)
 
 
 def value_reader(state: Any) -> Callable[[Any], Any]:
@@ -87,6 +89,13 @@ def builtins_name(state: Any) -> str | None:
     """Under which name the frame's globals must hold the builtins, if the guards look there."""
     name: str | None = state.output_graph.name_of_builtins_dict_key_in_fglobals
     return name
+
+
+def use_live_builtins(state: Any, global_scope: dict[str, Any]) -> None:
+    """torch saves only some of the builtins that guards look at; this process has them all."""
+    name = builtins_name(state)
+    if name:
+        state.output_graph.global_scope[name] = builtins_of(global_scope)
 
 
 def builtins_of(global_scope: dict[str, Any]) -> Any:

@@ -22,26 +22,26 @@ _REFUSAL = b"hotstart refusal 1\n"
 @dataclasses.dataclass(frozen=True)
 class Envelope:
     """``identities`` maps the name of a guard's source to the fingerprint of what it led to;
-    ``kinds`` counts the guards by kind."""
+    ``tensor_attributes`` the name of a tensor's to what was set on the tensor, such as marks of
+    dynamic dimensions; ``kinds`` counts the guards by kind."""
 
     torch_state: bytes
     identities: dict[str, str]
+    tensor_attributes: dict[str, dict[str, Any]]
     ambient: dict[str, Any]
     kinds: dict[str, int]
 
     def to_bytes(self) -> bytes:
-        return _ENVELOPE + dumps((self.torch_state, self.identities, self.ambient, self.kinds))
+        fields = (getattr(self, field.name) for field in dataclasses.fields(self))
+        return _ENVELOPE + dumps(tuple(fields))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Envelope | None:
         """The envelope in ``data``, None if that is of another kind."""
         if not data.startswith(_ENVELOPE):
             return None
-        fields = cast(
-            tuple[bytes, dict[str, str], dict[str, Any], dict[str, int]],
-            loads(memoryview(data)[len(_ENVELOPE) :]),
-        )
-        return cls(*fields)
+        fields = loads(memoryview(data)[len(_ENVELOPE) :])
+        return cls(*cast(tuple[Any, ...], fields))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import Any
 
 from torch._dynamo.exc import PackageError
@@ -10,6 +11,7 @@ from torch._dynamo.exc import PackageError
 from hotstart._torch import guard_state
 from hotstart.guards.envelope import Envelope, Refusal
 from hotstart.identity import fingerprint
+from hotstart.log import one_line
 
 
 def load_guards_state(guards_state: bytes) -> Any:
@@ -37,24 +39,31 @@ def load_guard_manager(
     envelope: Envelope | None = getattr(guards_state, "hotstart_envelope", None)
     if envelope is None:
         return guard_state.build(guards_state, target_code, runtime_global_scope)
-    check_identities(guards_state, envelope)
+    guard_state.use_live_builtins(guards_state, runtime_global_scope)
+    _restore(guards_state, envelope)
     with guard_state.ambient_restored(envelope.ambient):
         return guard_state.build(guards_state, target_code, runtime_global_scope)
 
 
-def check_identities(state: Any, envelope: Envelope) -> None:
-    """Raises PackageError where a guarded object is missing or has another fingerprint."""
+def _restore(state: Any, envelope: Envelope) -> None:
+    """Raises PackageError where a guarded object is missing or has another fingerprint; puts back
+    what torch's pickle leaves out of tensors."""
     value_of = guard_state.value_reader(state)
-    for _, name, guard in guard_state.guards_of(state):
-        expected = envelope.identities.get(name)
-        if expected is None:
-            continue
-        try:
-            found = fingerprint(value_of(guard))
-        except Exception as e:
-            raise PackageError(f"{name} cannot be found: {e}") from e
-        if found != expected:
-            raise PackageError(f"{name} is no longer what it was when compiled")
+    for guard in guard_state.guards_of(state):
+        expected = envelope.identities.get(guard.name)
+        if expected is not None:
+            _check_identity(guard, value_of, expected)
+        for name, value in envelope.tensor_attributes.get(guard.name, {}).items():
+            setattr(value_of(guard), name, value)
+
+
+def _check_identity(guard: Any, value_of: Callable[[Any], Any], expected: str) -> None:
+    try:
+        found = fingerprint(value_of(guard))
+    except Exception as e:
+        raise PackageError(f"{guard.name} cannot be found: {one_line(e)}") from e
+    if found != expected:
+        raise PackageError(f"{guard.name} is no longer what it was when compiled")
 
 
 def install_builtins(state: Any, global_scope: dict[str, Any]) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any
 from hotstart._torch import guard_state
 from hotstart.guards.envelope import Envelope, Refusal
 from hotstart.guards.load import load_guard_manager, load_guards_state
-from hotstart.identity import fingerprint
+from hotstart.identity import fingerprint, is_plain
 from hotstart.log import logger, one_line
 
 
@@ -32,8 +32,13 @@ def save_guards(
             return Refusal(reason, kinds).to_bytes()
         with guard_state.identity_guards_allowed():
             torch_state = serialize(builder, sorted_guards, output_graph)
-        identities = _identities(builder, sorted_guards)
-        saved = Envelope(torch_state, identities, guard_state.ambient(), kinds).to_bytes()
+        saved = Envelope(
+            torch_state,
+            _identities(builder, sorted_guards),
+            _tensor_attributes(builder, sorted_guards),
+            guard_state.ambient(),
+            kinds,
+        ).to_bytes()
         reason = _trial(saved, builder, output_graph)
         return saved if reason is None else Refusal(reason, kinds).to_bytes()
     except Exception as e:
@@ -55,6 +60,17 @@ def _identities(builder: Any, guards: list[Any]) -> dict[str, str]:
         kinds = {guard.create_fn_name(), *(guard.guard_types or ())}
         if kinds & guard_state.IDENTITY_GUARDS:
             found[guard.name] = fingerprint(builder.get(guard))
+    return found
+
+
+def _tensor_attributes(builder: Any, guards: list[Any]) -> dict[str, dict[str, Any]]:
+    found = {}
+    for guard in guards:
+        if guard.create_fn_name() in guard_state.TENSOR_GUARDS:
+            value = builder.get(guard)
+            attributes = {k: v for k, v in vars(value).items() if is_plain(v)}
+            if attributes:
+                found[guard.name] = attributes
     return found
 
 

@@ -17,7 +17,7 @@ from torch._dynamo.precompile_context import PrecompileContext
 
 from hotstart import keys, report
 from hotstart._torch import context as contexts
-from hotstart._torch import eval_frame, settings
+from hotstart._torch import eval_frame, settings, telemetry
 from hotstart.dropin.compile_package import CompilePackage
 from hotstart.dropin.complete import complete
 from hotstart.dropin.records import PrecompileCacheEntry
@@ -107,13 +107,16 @@ class Session:
             with row.phase("read"):
                 entry, foreign = self._read(attachment, key, options)
             if entry is None:
+                telemetry.count("dynamo_cache_miss")
                 row.miss("there is no package")
                 return False
             with row.phase("check"):
                 package.initialize(attachment.fn, entry.dynamo)
         except Exception as e:
+            telemetry.count("dynamo_cache_error")
             row.miss(report.failure(logger, row.function, "load its package", e))
             return False
+        telemetry.count("dynamo_cache_hit")
         with row.phase("install"):
             served = package.install_what_fits(entry.backends)
         if foreign:
@@ -152,12 +155,13 @@ class Session:
     def record(self, package: CompilePackage) -> None:
         """Notes what ``package`` has just compiled; called by Dynamo after each compile."""
         try:
+            key = package.filing_id = package.filing_id or keys.filing_id(package._innermost_fn)
             self.store.record_package(package)
         except Exception as e:
             report.failure(logger, "a compiled function", "note its package", e)
             return
         with self._lock:
-            self._unsaved.add(package.filing_id or package.source_id)
+            self._unsaved.add(key)
 
     def save(self) -> int:
         """Writes every package that has something new; returns how many were written."""

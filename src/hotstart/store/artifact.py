@@ -6,7 +6,9 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-from torch._dynamo.precompile_context import BackendCacheArtifact
+from torch._dynamo.precompile_context import BackendCacheArtifact, EagerCacheArtifact
+
+from hotstart.errors import UnsupportedValueError
 
 
 class StoredArtifact(BackendCacheArtifact[Any]):
@@ -53,5 +55,24 @@ class StoredArtifact(BackendCacheArtifact[Any]):
 
 
 def to_bytes(artifact: Any) -> bytes:
-    """The pickle of an artifact of any kind."""
-    return artifact.to_bytes() if isinstance(artifact, StoredArtifact) else pickle.dumps(artifact)
+    """The pickle of an artifact of any kind.
+
+    Raises UnsupportedValueError for a graph that would come back as another one: torch pickles a
+    graph as source and traces that again, which loses what happens while tracing, such as entering
+    an autocast region.
+    """
+    if isinstance(artifact, StoredArtifact):
+        return artifact.to_bytes()
+    data = pickle.dumps(artifact)
+    if isinstance(artifact, EagerCacheArtifact):
+        before, after = _steps(artifact.content), _steps(pickle.loads(data).content)
+        if before != after:
+            lost = sorted(set(before) - set(after)) or ["the order of its steps"]
+            raise UnsupportedValueError(f"the graph would lose {lost[0]} in a pickle")
+    return data
+
+
+def _steps(compiled: Any) -> list[str]:
+    """What the graph behind a callable does, step by step; nothing where there is no graph."""
+    graph = getattr(getattr(compiled, "__self__", compiled), "graph", None)
+    return [f"{node.op} {node.target}" for node in graph.nodes] if graph is not None else []
