@@ -8,12 +8,15 @@ import functools
 import hashlib
 import importlib
 import inspect
+import os
 import types
+from collections.abc import Iterable, Iterator
 
 from torch._dynamo.exc import PackageError
 
 from hotstart.dropin.code import _get_code_source, resolve
 from hotstart.identity import code_fingerprint
+from hotstart.source_hash import hash_lines
 
 
 def _hash_source(source: str) -> str:
@@ -114,12 +117,11 @@ class SourceInfo:
 
     def check(self) -> None:
         """Raises RuntimeError where a source is no longer what it was."""
-        for inlined in self.inlined_sources:
-            if not _is_unchanged(inlined):
-                raise RuntimeError(
-                    f"Source code changes detected for {inlined.module} "
-                    f"(line {inlined.firstlineno} - line {inlined.lastlineno})"
-                )
+        for inlined in _changed(self.inlined_sources):
+            raise RuntimeError(
+                f"Source code changes detected for {inlined.module} "
+                f"(line {inlined.firstlineno} - line {inlined.lastlineno})"
+            )
         for live in self.live_codes:
             if not live.is_unchanged():
                 raise RuntimeError(
@@ -127,10 +129,26 @@ class SourceInfo:
                 )
 
 
-def _is_unchanged(inlined: InlinedSource) -> bool:
-    module = importlib.import_module(inlined.module)
-    found = _hash_sourcelines(module, inlined.firstlineno, inlined.lastlineno)
-    return found == inlined.checksum or _has_only_moved(inlined, inspect.getsource(module))
+def _changed(inlined_sources: Iterable[InlinedSource]) -> Iterator[InlinedSource]:
+    """Those that are not what they were; each file is read once."""
+    by_module: dict[str, list[InlinedSource]] = {}
+    for inlined in inlined_sources:
+        by_module.setdefault(inlined.module, []).append(inlined)
+    for name, sources in by_module.items():
+        module = importlib.import_module(name)
+        spans = [(s.firstlineno, s.lastlineno) for s in sources]
+        for inlined, found in zip(sources, _checksums(module, spans), strict=True):
+            same = found == inlined.checksum
+            if not same and not _has_only_moved(inlined, inspect.getsource(module)):
+                yield inlined
+
+
+def _checksums(module: types.ModuleType, spans: list[tuple[int, int]]) -> list[str]:
+    path = inspect.getsourcefile(module)
+    if path is not None and os.path.isfile(path):
+        return hash_lines(path, spans)
+    # Inside a zip file, or typed into a notebook.
+    return [_hash_sourcelines(module, first, last) for first, last in spans]
 
 
 def _has_only_moved(inlined: InlinedSource, content: str) -> bool:

@@ -75,4 +75,5 @@ def to_bytes(artifact: Any) -> bytes:
 def _steps(compiled: Any) -> list[str]:
     """What the graph behind a callable does, step by step; nothing where there is no graph."""
     graph = getattr(getattr(compiled, "__self__", compiled), "graph", None)
-    return [f"{node.op} {node.target}" for node in graph.nodes] if graph is not None else []
+    nodes = () if graph is None else graph.nodes
+    return [f"{node.op} {getattr(node.target, '__name__', node.target)}" for node in nodes]
