@@ -5,6 +5,7 @@
 // and with it the mapping, alive. Immutable, hence no lock.
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct Container {
 };
 
 using ContainerPtr = std::unique_ptr<Container>;
+using SectionTuple = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, py::object>;
 using LoadFile = Status (*)(const std::string& path, FileBytes& out);
 
 ContainerPtr open_file(py::handle path, LoadFile load) {
@@ -108,7 +110,7 @@ py::bytes build_container(const py::sequence& sections) {
   std::vector<SectionInput> inputs;
   for (const py::handle item : sections) {
     const auto [kind, ordinal, flags, payload] =
-        item.cast<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, py::object>>();
+        cast_item<SectionTuple>(item, "(kind, ordinal, flags, payload) with 32-bit numbers");
     views.emplace_back(payload);
     inputs.push_back({kind, ordinal, flags, views.back().bytes()});
   }

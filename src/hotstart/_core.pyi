@@ -1,10 +1,14 @@
 """Types of the native core. The classes and functions are implemented in ``csrc/``."""
 
-from collections.abc import Callable
-from typing import Any, TypeAlias, overload
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, TypeAlias, final, overload
 
-# Any object with the buffer protocol. Objects that are decoded never refer to it afterwards.
-_Buffer: TypeAlias = bytes | bytearray | memoryview[Any]
+if sys.version_info >= (3, 12):
+    from collections.abc import Buffer
+else:
+    from typing_extensions import Buffer
 
 _EncodeHook: TypeAlias = Callable[[Any], tuple[str, object] | None]
 _DecodeHook: TypeAlias = Callable[[str, Any], object]
@@ -45,8 +49,8 @@ class Decoder:
     code other than the hook and the methods of what the hook returns.
     """
 
-    def __init__(self, string_table: _Buffer, hook: _DecodeHook | None = None) -> None: ...
-    def decode(self, data: _Buffer) -> Any:
+    def __init__(self, string_table: Buffer, hook: _DecodeHook | None = None) -> None: ...
+    def decode(self, data: Buffer) -> Any:
         """The value of one stream.
 
         Raises CorruptPackageError for bytes that no encoder wrote, UnsupportedValueError for code
@@ -56,16 +60,55 @@ class Decoder:
 def dumps(value: object, hook: _EncodeHook | None = None) -> bytes:
     """One value with its own string table: see Encoder."""
 
-def loads(data: _Buffer, hook: _DecodeHook | None = None) -> Any:
+def loads(data: Buffer, hook: _DecodeHook | None = None) -> Any:
     """The value that ``dumps`` wrote: see Decoder."""
 
 @overload
-def validate(data: _Buffer, /) -> None: ...
+def validate(data: Buffer, /) -> None: ...
 @overload
-def validate(string_table: _Buffer, stream: _Buffer, /) -> None:
+def validate(string_table: Buffer, stream: Buffer, /) -> None:
     """Walks through what ``dumps`` wrote, or a stream and its table, without building anything.
 
     Raises CorruptPackageError, whose offset counts in the stream or the table, whichever is wrong.
     What passes can still be refused by the decoder, for what only Python can tell: keys that are
     equal or cannot be hashed, instructions that this Python does not have, code of another Python.
     """
+
+# -- Hash, container and file publishing
+
+TEMPORARY_PREFIX: Final[str]
+
+def sha256(data: Buffer, /) -> bytes: ...
+def sha256_hex(data: Buffer, /) -> str: ...
+def xxh64(data: Buffer, seed: int = 0) -> int: ...
+def hash_source_spans(
+    path: str | bytes | os.PathLike[str], spans: Sequence[tuple[int, int]]
+) -> list[str] | None: ...
+def hash_source_spans_bytes(data: Buffer, spans: Sequence[tuple[int, int]]) -> list[str] | None: ...
+def _sha256_portable(data: Buffer, /) -> bytes: ...
+def _sha256_implementation() -> Literal["sha-ni", "portable"]: ...
+
+@final
+class Container:
+    @staticmethod
+    def open(path: str | bytes | os.PathLike[str]) -> Container: ...
+    @staticmethod
+    def read(path: str | bytes | os.PathLike[str]) -> Container: ...
+    @staticmethod
+    def from_bytes(data: Buffer) -> Container: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def mapped(self) -> bool: ...
+    @property
+    def path(self) -> str | None: ...
+    def sections(self) -> list[tuple[int, int, int, int, int, int]]: ...
+    def has(self, kind: int, ordinal: int = 0) -> bool: ...
+    def get(self, kind: int, ordinal: int = 0) -> memoryview: ...
+    def verify(self) -> None: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+def build_container(sections: Sequence[tuple[int, int, int, Buffer]]) -> bytes: ...
+def publish(path: str | bytes | os.PathLike[str], data: Buffer) -> None: ...

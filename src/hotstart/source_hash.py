@@ -34,13 +34,14 @@ def hash_lines(path: str | os.PathLike[str], spans: Sequence[tuple[int, int]]) -
 def _hash_as_python_reads(
     path: str | os.PathLike[str], spans: Sequence[tuple[int, int]]
 ) -> list[str]:
-    lines = linecache.updatecache(os.fspath(path))
-    if not lines:
-        raise OSError(f"could not get source code of {os.fspath(path)!r}")
+    name = os.fspath(path)
     try:
+        lines = linecache.updatecache(name)
+        if not lines:
+            raise OSError(f"could not get source code of {name!r}")
         return [sha256_hex("".join(lines[slice(*_bounds(span))]).encode()) for span in spans]
-    except UnicodeEncodeError as error:
-        raise OSError(f"cannot encode the source code of {os.fspath(path)!r}: {error}") from error
+    except (UnicodeError, LookupError) as error:  # of codecs that linecache does not expect
+        raise OSError(f"could not get source code of {name!r}: {error}") from error
 
 
 def _bounds(span: tuple[int, int]) -> tuple[int, int]:
