@@ -1,0 +1,1 @@
+"""Where packages are kept: in memory, or as one file each."""
