@@ -8,10 +8,17 @@ RUN    := $(VENV)/bin/python
 PIP    := $(RUN) -m pip --disable-pip-version-check --quiet
 NATIVE := CMakeLists.txt pyproject.toml $(shell find csrc -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.txt')
 
-.PHONY: demo test test-slow lint format clean
+.PHONY: demo bench bench-smoke test test-slow lint format clean
 
 demo: $(VENV)/.built
 	$(RUN) -m hotstart demo
+
+# The warm load over 12, 24 and 48 layers; a quarter of an hour. `make bench BENCH_ARGS=--help`.
+bench: $(VENV)/.built
+	$(RUN) benchmarks/warm_load.py --json build/warm_load.json $(BENCH_ARGS)
+
+bench-smoke: $(VENV)/.built
+	$(RUN) benchmarks/warm_load.py --smoke
 
 test: $(VENV)/.built
 	$(RUN) -m pytest $(PYTEST_ARGS)

@@ -1,0 +1,1 @@
+"""Models to try hotstart on; plain torch modules, nothing is downloaded."""
