@@ -68,8 +68,25 @@ class Impl:
 
             hotstart.save()
 
-    def store(self, tmp_path: Path) -> Any:
-        return self.DiskDynamoStore(str(tmp_path / "store"))
+    def compile(self, package: Any, fn: Any, backend: Any = "eager", **options: Any) -> Any:
+        """``fn`` compiled by hand into ``package``.
+
+        Torch cannot serialise guards on the identity of functions; it is left to the caller to
+        drop them.
+        """
+        options.setdefault("guard_filter_fn", _without_identity)
+        return torch._dynamo.optimize(backend, package=package, **options)(fn)
+
+    def record_eager(self, package: Any, store: Any | None = None) -> None:
+        """Eager backends do not record themselves for saving; compiled ones do."""
+        store = store or self.InMemoryDynamoStore()
+        for backend_id, backend in package.cached_backends.items():
+            store.record_eager_backend(backend_id, backend)
+
+
+def _without_identity(guards: Any) -> list[bool]:
+    dropped = {"ID_MATCH", "CLOSURE_MATCH", "FUNCTION_MATCH"}
+    return [not dropped & {g.guard_type, *g.derived_guard_types} for g in guards]
 
 
 @pytest.fixture(params=["torch", "hotstart"])
