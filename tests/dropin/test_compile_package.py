@@ -127,8 +127,8 @@ def test_fresh_package(impl: Any, fn: Any) -> None:
     (code,) = entry.codes
     assert impl.SerializedCode.to_code_object(code.python_code) == fn.__code__
     assert (code.python_module, code.function_names) == (fn.__module__, [])
-    assert not (code.guarded_codes or code.backend_ids or code.import_sources)
-    assert not (code.install_to_global or code.has_compile_id or code.bypassed)
+    assert [code.guarded_codes, code.backend_ids, code.import_sources] == [[], [], {}]
+    assert [code.install_to_global, code.has_compile_id, code.bypassed] == [False] * 3
 
 
 # --------------------------------------------------------------------------- taking notes
@@ -367,7 +367,7 @@ def test_missing_backend(impl: Any, module: Any) -> None:
 
 def test_bypassed_code_is_not_installed(impl: Any, program: Any) -> None:
     module = program(SUBJECT)
-    entry, backends = compiled(impl, module.fn)
+    entry, _ = compiled(impl, module.fn)
     entry.codes[0].bypassed = True
     module = program.restart()
     package = impl.CompilePackage(module.fn, entry)
