@@ -8,6 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hotstart import container
+from hotstart._core import Decoder
+from hotstart.container import Container, SectionKind
 from hotstart.errors import HotstartError
 from hotstart.store.location import store_folder
 
@@ -30,7 +33,20 @@ class PackageFacts:
 
 def read_facts(file: Path) -> PackageFacts:
     """Opens ``file`` and verifies it. Raises CorruptPackageError or OSError."""
-    raise HotstartError(f"{file}: this build cannot read package files yet")
+    package = Container.open(file)
+    package.verify()
+    sections = tuple(
+        Section(_name(s.kind), s.ordinal, s.length) for s in container.sections(package)
+    )
+    meta: dict[str, object] = {}
+    if package.has(SectionKind.META):
+        strings = Decoder(package.get(SectionKind.STRINGS))
+        meta = dict(strings.decode(package.get(SectionKind.META)))
+    return PackageFacts(package.version, sections, meta)
+
+
+def _name(kind: int) -> str:
+    return kind.name.lower() if isinstance(kind, SectionKind) else f"kind {kind}"
 
 
 def describe(file: Path) -> str:
