@@ -3,6 +3,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include <string>
+
 #include "base/status.h"
 
 namespace hotstart::bind {
@@ -14,6 +16,18 @@ namespace py = pybind11;
 
 inline void check(const Status& status) {
   if (!status.ok()) raise(status);
+}
+
+// `item` as a T, or TypeError saying what it should have been. (pybind11's own cast raises
+// RuntimeError, and does not say.)
+template <typename T>
+T cast_item(py::handle item, const char* expected) {
+  try {
+    return item.cast<T>();
+  } catch (const py::cast_error&) {
+    throw py::type_error(std::string("expected ") + expected + ", found " +
+                         py::repr(item).cast<std::string>());
+  }
 }
 
 void register_codec(py::module_& m);

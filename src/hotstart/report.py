@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from hotstart.log import one_line
+
 MAX_ROWS = 10_000
 """A program that compiles without end must not fill its memory with our notes: the oldest go."""
 
@@ -128,13 +130,13 @@ class Row:
             given_up = (*self._now.given_up, GivenUp(function, reason))
             self._now = replace(self._now, given_up=given_up)
 
-    def count_guards(
-        self, kind: str, *, recorded: int = 0, kept: int = 0, given_up: int = 0
-    ) -> None:
-        """Adds to the numbers of one kind of guard."""
+    def count_guards(self, kinds: Mapping[str, int], kept: bool) -> None:
+        """Adds the guards of one compiled variant, by kind: all are kept, or all given up."""
         with _lock:
-            old = self._now.guards.get(kind, GuardCount())
-            counts = {**self._now.guards, kind: old + GuardCount(recorded, kept, given_up)}
+            counts = dict(self._now.guards)
+            for kind, n in kinds.items():
+                new = GuardCount(n, n, 0) if kept else GuardCount(n, 0, n)
+                counts[kind] = counts.get(kind, GuardCount()) + new
             self._now = replace(self._now, guards=counts)
 
     def add_ms(self, phase: str, milliseconds: float) -> None:
@@ -189,15 +191,10 @@ def failure(logger: logging.Logger, function: str, doing: str, error: BaseExcept
 
     The traceback is at DEBUG: a program that runs on without us is no reason for thirty lines.
     """
-    reason = f"cannot {doing}: {_one_line(error)}"
+    reason = f"cannot {doing}: {one_line(error)}"
     logger.warning("%s: %s", function, reason)
     logger.debug("%s: the traceback of the failure above", function, exc_info=error)
     return reason
-
-
-def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 @dataclass(frozen=True)
@@ -256,10 +253,17 @@ def _details(rows: tuple[FunctionRecord, ...]) -> Iterator[str]:
         lines = [
             *(f"  {note}" for note in row.notes),
             *(f"  gave up a variant of {g.function}: {g.reason}" for g in row.given_up),
-            *(
-                f"  guards {kind}: {n.recorded} recorded, {n.kept} kept, {n.given_up} given up"
-                for kind, n in sorted(row.guards.items())
-            ),
+            *_guards(row.guards),
         ]
         if lines:
             yield from ("", f"{row.function}:", *lines)
+
+
+def _guards(counts: Mapping[str, GuardCount]) -> Iterator[str]:
+    """One line for all guards; the kinds are named where some were given up."""
+    if not counts:
+        return
+    total = sum(counts.values(), GuardCount())
+    text = f"  guards: {total.recorded} recorded, {total.kept} kept, {total.given_up} given up"
+    kinds = [f"{kind} {n.given_up}" for kind, n in sorted(counts.items()) if n.given_up]
+    yield f"{text} ({', '.join(kinds)})" if kinds else text

@@ -1,0 +1,127 @@
+#include "codec/decode.h"
+
+#include <memory>
+#include <unordered_map>
+#include <utility>
+
+#include "base/limits.h"
+#include "codec/code_object.h"
+#include "codec/walk.h"
+#include "python/integer.h"
+
+namespace hotstart::codec {
+namespace {
+
+// Builds Python objects. What it returns null for has either `refusal` failed or a Python exception
+// set.
+class PythonBuilder {
+ public:
+  using Value = Ref;
+  using HashCounts = std::unordered_map<Py_hash_t, std::uint32_t>;
+
+  // A dict or set that is being filled.
+  struct Open {
+    Ref made;
+    std::unique_ptr<HashCounts> hashes;  // only where there are enough keys to do harm
+  };
+
+  PythonBuilder(StringCache& strings, PyObject* hook) : strings_(strings), hook_(hook) {}
+
+  Status refusal;
+
+  std::uint32_t string_count() const { return strings_.count(); }
+  Ref none() { return Ref::share(Py_None); }
+  Ref boolean(bool value) { return Ref::share(value ? Py_True : Py_False); }
+  Ref ellipsis() { return Ref::share(Py_Ellipsis); }
+  Ref integer(std::int64_t value) { return Ref::steal(PyLong_FromLongLong(value)); }
+  Ref big_integer(Bytes data) { return Ref::steal(integer_from_bytes(data)); }
+  Ref real(double value) { return Ref::steal(PyFloat_FromDouble(value)); }
+  Ref complex(double re, double im) { return Ref::steal(PyComplex_FromDoubles(re, im)); }
+  Ref string(std::uint32_t index) { return strings_.get(index, refusal); }
+  Ref name(std::uint32_t index) { return strings_.get_interned(index, refusal); }
+  Ref bytes(Bytes data) {
+    return Ref::steal(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(data.data()),
+                                                static_cast<Py_ssize_t>(data.size())));
+  }
+
+  Ref tuple(std::uint64_t count) { return Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(count))); }
+  void put_in_tuple(Ref& tuple, std::uint64_t place, Ref item) {
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(place), item.release());
+  }
+  Ref list(std::uint64_t count) { return Ref::steal(PyList_New(static_cast<Py_ssize_t>(count))); }
+  void put_in_list(Ref& list, std::uint64_t place, Ref item) {
+    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(place), item.release());
+  }
+
+  Open set(bool frozen, std::uint64_t count) {
+    return {Ref::steal(frozen ? PyFrozenSet_New(nullptr) : PySet_New(nullptr)), counts_for(count)};
+  }
+  bool put_in_set(Open& open, Ref item) {
+    if (!countable(open, item.get())) return false;
+    const Py_ssize_t before = PySet_GET_SIZE(open.made.get());
+    if (PySet_Add(open.made.get(), item.get()) < 0) return refuse_unhashable();
+    return PySet_GET_SIZE(open.made.get()) == before + 1 ||
+           refuse("an element that is there twice");
+  }
+
+  Open dict(std::uint64_t count) { return {Ref::steal(PyDict_New()), counts_for(count)}; }
+  bool put_in_dict(Open& open, Ref key, Ref item) {
+    if (!countable(open, key.get())) return false;
+    const Py_ssize_t before = PyDict_GET_SIZE(open.made.get());
+    if (PyDict_SetItem(open.made.get(), key.get(), item.get()) < 0) return refuse_unhashable();
+    return PyDict_GET_SIZE(open.made.get()) == before + 1 || refuse("a key that is there twice");
+  }
+
+  Ref slice(Ref start, Ref stop, Ref step) {
+    return Ref::steal(PySlice_New(start.get(), stop.get(), step.get()));
+  }
+  Ref hook(Ref tag, Ref payload) {
+    if (hook_ != nullptr)
+      return Ref::steal(PyObject_CallFunctionObjArgs(hook_, tag.get(), payload.get(), nullptr));
+    const char* utf8 = PyUnicode_AsUTF8(tag.get());
+    if (utf8 == nullptr) PyErr_Clear();
+    refusal = Status::unsupported("cannot decode a value that a hook wrote as '" +
+                                  std::string(utf8 != nullptr ? utf8 : "?") + "': no hook given");
+    return {};
+  }
+
+  bool accept_magic(std::uint16_t magic) { return accept_code_magic(magic, refusal); }
+  Ref code(CodeParts<Ref>& parts) { return build_code(parts, refusal); }
+
+ private:
+  bool refuse(const char* reason) {
+    refusal = Status::corrupt(0, reason);
+    return false;
+  }
+  bool refuse_unhashable() {
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
+    PyErr_Clear();
+    return refuse("a key or element that cannot be hashed");
+  }
+
+  static std::unique_ptr<HashCounts> counts_for(std::uint64_t count) {
+    return count > limits::kMaxEqualHashes ? std::make_unique<HashCounts>() : nullptr;
+  }
+  // The hashes of strings are randomised, so nobody can aim them.
+  bool countable(Open& open, PyObject* key) {
+    if (!open.hashes || PyUnicode_CheckExact(key)) return true;
+    const Py_hash_t hash = PyObject_Hash(key);
+    if (hash == -1 && PyErr_Occurred()) return refuse_unhashable();
+    return ++(*open.hashes)[hash] <= limits::kMaxEqualHashes || refuse("too many keys of one hash");
+  }
+
+  StringCache& strings_;
+  PyObject* hook_;
+};
+
+}  // namespace
+
+Ref Decoder::decode(Bytes stream, Status& status) {
+  PythonBuilder builder(strings_, hook_.get());
+  Walker<PythonBuilder> walker(builder, stream);
+  Ref made = walker.run();
+  status = walker.status();
+  return status.ok() ? std::move(made) : Ref();
+}
+
+}  // namespace hotstart::codec

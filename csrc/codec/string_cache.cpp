@@ -1,0 +1,56 @@
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "codec/decode.h"
+
+namespace hotstart::codec {
+namespace {
+
+// Whether CPython would intern such a constant: letters, digits and underscores only.
+bool like_a_name(Bytes latin1) {
+  return std::all_of(latin1.begin(), latin1.end(), [](std::byte byte) {
+    const auto c = static_cast<unsigned char>(byte);
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+// The units of a wide string need not be aligned in the table, but CPython reads them as numbers.
+Ref make_wide(Bytes data, unsigned unit) {
+  std::u32string aligned((data.size() + 3) / 4, U'\0');
+  std::memcpy(aligned.data(), data.data(), data.size());
+  return Ref::steal(PyUnicode_FromKindAndData(static_cast<int>(unit), aligned.data(),
+                                              static_cast<Py_ssize_t>(data.size() / unit)));
+}
+
+Ref make_narrow(Bytes data) {
+  return Ref::steal(PyUnicode_FromKindAndData(PyUnicode_1BYTE_KIND, data.data(),
+                                              static_cast<Py_ssize_t>(data.size())));
+}
+
+}  // namespace
+
+Status StringCache::open(Bytes table) {
+  if (Status status = view_.open(table); !status.ok()) return status;
+  strings_ = std::vector<Ref>(view_.count());
+  return {};
+}
+
+Ref StringCache::make(std::uint32_t index, bool intern, Status& refusal) {
+  StringTableView::Entry entry;
+  if (const char* wrong = view_.entry(index, entry)) {
+    refusal = Status::corrupt(0, wrong);
+    return {};
+  }
+  Ref& kept = strings_[index];
+  if (!kept) kept = entry.unit == 1 ? make_narrow(entry.data) : make_wide(entry.data, entry.unit);
+  if (!kept) return {};
+  if (intern || (entry.unit == 1 && like_a_name(entry.data))) {
+    PyObject* text = kept.release();
+    PyUnicode_InternInPlace(&text);
+    kept = Ref::steal(text);
+  }
+  return Ref::share(kept.get());
+}
+
+}  // namespace hotstart::codec

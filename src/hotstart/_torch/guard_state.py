@@ -1,0 +1,168 @@
+"""torch's guard state: made while Dynamo compiles, turned back into guards at load.
+
+Checked on torch 2.13.0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.utils._device
+from torch._dynamo import guards as dynamo_guards
+from torch._dynamo.output_graph import OutputGraphCommon, get_builtins_dict
+
+CheckFunctionManager = dynamo_guards.CheckFunctionManager
+GuardsState = dynamo_guards.GuardsState
+
+# Guards on an object's address. torch drops them from what it saves; here the object is found again
+# by name at load and proven to be the same.
+IDENTITY_GUARDS = frozenset(
+    {
+        "BUILTIN_MATCH",
+        "CLASS_MATCH",
+        "CLOSURE_MATCH",
+        "FUNCTION_MATCH",
+        "ID_MATCH",
+        "MODULE_MATCH",
+        "NN_MODULE",
+    }
+)
+
+# Guards on tensors, which read attributes that torch's pickle of a tensor leaves out.
+TENSOR_GUARDS = frozenset({"TENSOR_MATCH"})
+
+# Guards whose meaning does not outlive the process that made them.
+PROCESS_BOUND_GUARDS = frozenset({"DICT_VERSION", "WEAKREF_ALIVE"})
+
+
+def unpickle(state: bytes) -> Any:
+    """The guard state in ``state``. This runs what the pickle says, as loading a package does."""
+    with _fsdp_modules_left_alone():
+        return pickle.loads(state)
+
+
+def _fsdp_modules_left_alone() -> contextlib.AbstractContextManager[Any]:
+    """FSDP gives its module classes a `__new__` that must not run while unpickling.
+
+    Importing FSDP takes a quarter of a second, and only a process that uses it has such classes.
+    """
+    fully_shard = sys.modules.get("torch.distributed.fsdp._fully_shard._fully_shard")
+    if fully_shard is None:
+        return contextlib.nullcontext()
+    return fully_shard.disable_fsdp_module_new_init()  # type: ignore[no-any-return]
+
+
+def build(state: Any, code: types.CodeType, global_scope: dict[str, Any]) -> Any:
+    """The guard manager that checks frames of ``code`` for what ``state`` says."""
+    # The packages' own guards are all kept: the filter that torch applies under this flag drops
+    # the identity guards, and builds everything twice to do so.
+    with torch._dynamo.config.patch(caching_precompile=False):
+        manager = CheckFunctionManager(
+            code,
+            OutputGraphCommon(state.output_graph),
+            shape_code_parts=state.shape_code_parts,
+            runtime_global_scope=global_scope,
+        )
+    return manager.guard_manager
+
+
+def guards_of(state: Any) -> list[Any]:
+    """The guards in ``state``, in the order of building."""
+    return sorted(state.output_graph.guards, key=torch._guards.Guard.sort_key)
+
+
+def value_reader(state: Any) -> Callable[[Any], Any]:
+    """A function from a guard of ``state`` to the object that the guard's source leads to."""
+    scope = {"L": state.output_graph.local_scope, "G": state.output_graph.global_scope}
+    helpers = dynamo_guards._get_closure_vars()
+    seen: dict[Any, Any] = {}
+    return lambda guard: guard.originating_source.get_value(scope, helpers, seen)
+
+
+def builtins_name(state: Any) -> str | None:
+    """Under which name the frame's globals must hold the builtins, if the guards look there."""
+    name: str | None = state.output_graph.name_of_builtins_dict_key_in_fglobals
+    return name
+
+
+def use_live_builtins(state: Any, global_scope: dict[str, Any]) -> None:
+    """torch saves only some of the builtins that guards look at; this process has them all."""
+    name = builtins_name(state)
+    if name:
+        state.output_graph.global_scope[name] = builtins_of(global_scope)
+
+
+def builtins_of(global_scope: dict[str, Any]) -> Any:
+    return get_builtins_dict(global_scope)
+
+
+@contextlib.contextmanager
+def identity_guards_allowed() -> Iterator[None]:
+    """torch's serialiser refuses guards on addresses; the caller answers for them instead."""
+    before = CheckFunctionManager.UNSUPPORTED_SERIALIZATION_GUARD_TYPES
+    CheckFunctionManager.UNSUPPORTED_SERIALIZATION_GUARD_TYPES = ()
+    try:
+        yield
+    finally:
+        CheckFunctionManager.UNSUPPORTED_SERIALIZATION_GUARD_TYPES = before
+
+
+def failing_guard(manager: Any, local_scope: dict[str, Any]) -> str:
+    """The text of the guard of ``manager`` that refuses ``local_scope``."""
+    result = manager.root.check_verbose(local_scope)
+    return "; ".join(str(part) for part in result.verbose_code_parts) or "an unnamed guard"
+
+
+def ambient() -> dict[str, Any]:
+    """The state of this thread that torch's guard builder silently reads, as plain data.
+
+    Tensor guards hold dispatch keys as the thread's include and exclude sets leave them, and
+    whether gradients are required as the grad mode leaves it; default-device guards hold the
+    device that is current when they are built.
+    """
+    device = torch.utils._device.CURRENT_DEVICE
+    return {
+        "include": torch._C._dispatch_tls_local_include_set().raw_repr(),
+        "exclude": torch._C._dispatch_tls_local_exclude_set().raw_repr(),
+        "grad": torch.is_grad_enabled(),
+        "device": None if device is None else str(device),
+    }
+
+
+@contextlib.contextmanager
+def ambient_restored(saved: dict[str, Any]) -> Iterator[None]:
+    """While open, this thread is in the state that `ambient` returned as ``saved``."""
+    keys = torch._C.DispatchKeySet.from_raw_repr
+    device_before = torch.utils._device.CURRENT_DEVICE
+    saved_device = saved["device"]
+    torch.utils._device.CURRENT_DEVICE = (
+        None if saved_device is None else torch.device(saved_device)
+    )
+    try:
+        with (
+            torch.set_grad_enabled(saved["grad"]),
+            torch._C._ForceDispatchKeyGuard(keys(saved["include"]), keys(saved["exclude"])),
+        ):
+            yield
+    finally:
+        torch.utils._device.CURRENT_DEVICE = device_before
+
+
+def add_globals_guard(
+    manager: Any, scope: dict[str, Any], check: Callable[[object], bool], text: str
+) -> None:
+    """Adds ``check`` to the guards. It is called with the frame's globals, which costs nothing,
+    where a guard on the frame itself would have its locals copied into a dict first."""
+    globals_manager = manager.root.globals_dict_manager(
+        f_globals=scope,
+        source="G",
+        example_value=scope,
+        guard_manager_enum=dynamo_guards.GuardManagerType.GUARD_MANAGER,
+    )
+    globals_manager.add_lambda_guard(check, [text], None)

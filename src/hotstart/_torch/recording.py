@@ -1,0 +1,67 @@
+"""How Dynamo compiles while a package records. Checked on torch 2.13.0.
+
+Dynamo holds its compile lock while it does, so what is changed here for that time is seen by no
+other compile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch._dynamo
+from torch._dynamo import bytecode_transformation
+from torch._dynamo.guards import CheckFunctionManager
+
+_TOKEN = uuid.uuid4().hex[:12]
+
+
+class _OwnNumbers:
+    """Stands in for the counter that Dynamo numbers names with, and yields `hs<token>_<n>`.
+
+    Dynamo's starts at zero in every process, so that `__resume_at_14_2` of two saving processes, or
+    `__builtins_dict___0` of a loaded package and of a compile after it, are one name for two
+    things. No other process has this token.
+    """
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def __next__(self) -> str:
+        self._next += 1
+        return f"hs{_TOKEN}_{self._next}"
+
+
+_numbers = _OwnNumbers()
+
+
+@contextlib.contextmanager
+def recording(save_guards: Callable[..., bytes]) -> Iterator[None]:
+    """While open, Dynamo's names are unique across processes, all guards are kept and built once,
+    and ``save_guards(serialize, builder, guards, output_graph)`` makes the bytes of them;
+    ``serialize`` is torch's own serialiser of the last three."""
+    build, serialize = CheckFunctionManager.__init__, CheckFunctionManager.serialize_guards
+    numbers = bytecode_transformation._unique_id_counter
+
+    @functools.wraps(build)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        # Under this flag torch drops the guards on identities, and builds everything twice.
+        with torch._dynamo.config.patch(caching_precompile=False):
+            build(self, *args, **kwargs)
+
+    @functools.wraps(serialize)
+    def serialize_guards(self: Any, *args: Any) -> bytes:
+        return save_guards(functools.partial(serialize, self), *args)
+
+    CheckFunctionManager.__init__ = __init__
+    CheckFunctionManager.serialize_guards = serialize_guards
+    bytecode_transformation._unique_id_counter = _numbers
+    try:
+        yield
+    finally:
+        CheckFunctionManager.__init__ = build
+        CheckFunctionManager.serialize_guards = serialize
+        bytecode_transformation._unique_id_counter = numbers

@@ -1,0 +1,562 @@
+"""`CompilePackage`: what one `torch.compile` compiled, while it compiles and when it is loaded.
+
+Dynamo holds its compile lock whenever it calls into a package, so a package needs none of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import importlib
+import inspect
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch._dynamo.exc import PackageError
+
+from hotstart._torch import eval_frame, naming, telemetry
+from hotstart._torch.graph import device_type_of
+from hotstart._torch.recording import recording
+from hotstart.dropin.code import (
+    COMPILED_FN,
+    IMPORT_ALIAS,
+    SerializedCode,
+    _get_code_source,
+    _lookup_code,
+    backends_used,
+)
+from hotstart.dropin.records import (
+    _BackendId,
+    _Backends,
+    _DynamoCacheEntry,
+    _DynamoCodeCacheEntry,
+    _FunctionId,
+    _GuardedCodeCacheEntry,
+)
+from hotstart.dropin.sources import SourceInfo
+from hotstart.guards.envelope import Envelope, Refusal
+from hotstart.guards.load import install_builtins, load_guard_manager, load_guards_state
+from hotstart.guards.save import save_guards
+from hotstart.identity import code_fingerprint
+from hotstart.log import logger, one_line
+
+
+def _compile_frame_context(
+    code: types.CodeType,
+) -> contextlib.AbstractContextManager[None]:
+    """Accounts for a loaded frame as for a compiled one; see `telemetry.frame_context`."""
+    return telemetry.frame_context(code)
+
+
+@dataclasses.dataclass
+class _Compile:
+    """One compile under way: its entry, and what is taken back if it comes to nothing."""
+
+    entry: _DynamoCodeCacheEntry
+    new_backends: list[_BackendId] = dataclasses.field(default_factory=list)
+    variant: _GuardedCodeCacheEntry | None = None
+    given_up: bool = False
+
+
+class CompilePackage:
+    """The compiled states of a function and of all the code that it leads to.
+
+    Without ``dynamo`` the package is new and fills while Dynamo compiles; with it, `install` makes
+    the saved states serve. With ``fn=None`` it waits for `initialize`.
+
+    Raises RuntimeError where ``dynamo`` was made by another Python, torch or GPU, or where the
+    source of an inlined function has changed (unless ``ignore_inlined_sources``).
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any] | None,
+        dynamo: _DynamoCacheEntry | None = None,
+        ignore_inlined_sources: bool = False,
+    ) -> None:
+        self._innermost_fn: Any = None
+        self._codes: dict[types.CodeType, _DynamoCodeCacheEntry] = {}
+        self._compiles: list[_Compile] = []
+        self._installed_globals: dict[int, tuple[dict[str, Any], list[str]]] = {}
+        self._installed_codes: list[types.CodeType] = []
+        self._device_type = "cpu"
+        self._cached_backends: _Backends = {}
+        self._source_info = SourceInfo(inlined_sources=set())
+        self._resume_codes: set[types.CodeType] = set()
+        self._initialized = False
+        # The id that stores file it under, once one of them has said so; see `hotstart.keys`.
+        self.filing_id: str | None = None
+        # What the integration adds: what every guard manager gets; who is told of variants that are
+        # not saved or not installed (function, reason) and of the guards of each compile (number by
+        # kind, whether they are kept).
+        self.guard_hook: Callable[[Any, dict[str, Any]], None] | None = None
+        self.on_give_up: Callable[[str, str], None] = _log_give_up
+        self.on_guards: Callable[[dict[str, int], bool], None] = lambda kinds, kept: None
+        if fn is not None:
+            self.initialize(fn, dynamo, ignore_inlined_sources)
+            self.uninstall()
+            self.validate()
+
+    # Beginning
+
+    def is_initialized(self) -> bool:
+        return self._initialized
+
+    def initialize(
+        self,
+        fn: Any,
+        dynamo: _DynamoCacheEntry | None = None,
+        ignore_inlined_sources: bool = False,
+    ) -> None:
+        """Binds the package to ``fn``. A package that raised here can be initialised again."""
+        if self._initialized:
+            raise AssertionError("CompilePackage is already initialized")
+        innermost = eval_frame.innermost_fn(fn)
+        if innermost is None:
+            raise AssertionError("innermost_fn returned None")
+        codes: dict[types.CodeType, _DynamoCodeCacheEntry] = {}
+        source_info = SourceInfo(inlined_sources=set())
+        if dynamo is not None:
+            if not isinstance(dynamo, _DynamoCacheEntry):
+                raise AssertionError(f"Expected _DynamoCacheEntry, got {type(dynamo)}")
+            dynamo.check_versions()
+            if not ignore_inlined_sources:
+                dynamo.source_info.check()
+                source_info = dynamo.source_info
+            main, *others = dynamo.codes
+            codes[innermost.__code__] = main
+            for entry in others:
+                codes[SerializedCode.to_code_object(entry.python_code)] = entry
+        self._innermost_fn = innermost
+        self._codes, self._source_info = codes, source_info
+        if dynamo is None:
+            self._add_function(innermost.__code__, _module_of(innermost))
+        else:
+            self._device_type = dynamo.device_type
+        self._resume_codes = {c for c, entry in codes.items() if entry.install_to_global}
+        self._initialized = True
+
+    def share(self, other: CompilePackage, fn: Any) -> None:
+        """Makes this package another face of ``other``, for a second object of the same code."""
+        self._innermost_fn = eval_frame.innermost_fn(fn)
+        self._codes = other._codes
+        self._source_info = other._source_info
+        self._resume_codes = other._resume_codes
+        self._initialized = True
+
+    def validate(self) -> None:
+        if self._compiles:
+            raise AssertionError("_current_entry should be None during validate")
+        if self._innermost_fn is None:
+            raise AssertionError("_innermost_fn is not set during validate")
+        if not self._initialized:
+            raise AssertionError("CompilePackage is not initialized during validate")
+        if next(iter(self._codes)) is not self._innermost_fn.__code__:
+            raise AssertionError("First code entry does not match _innermost_fn.__code__")
+
+    def release(self) -> None:
+        """Uninstalls the package and makes it wait for `initialize` again."""
+        if self._initialized:
+            self.uninstall()
+        self._innermost_fn = None
+        self._codes, self._source_info = {}, SourceInfo(inlined_sources=set())
+        self._resume_codes, self._cached_backends = set(), {}
+        self._device_type = "cpu"
+        self.__dict__.pop("source_id", None)
+        self.filing_id = None
+        self._initialized = False
+
+    # While Dynamo compiles
+
+    @property
+    def _current_entry(self) -> _DynamoCodeCacheEntry | None:
+        return self._compiles[-1].entry if self._compiles else None
+
+    def _current(self, caller: str) -> _Compile:
+        if not self._compiles:
+            raise AssertionError(f"_current_entry is not set in {caller}")
+        return self._compiles[-1]
+
+    def _add_function(
+        self,
+        python_code: types.CodeType,
+        python_module: str,
+        function_name: _FunctionId | None = None,
+        code_source: str | None = None,
+        install_to_global: bool = False,
+    ) -> None:
+        new = _new_entry(python_code, python_module, code_source, install_to_global)
+        entry = self._codes.setdefault(python_code, new)
+        for name in ("python_module", "install_to_global", "code_source"):
+            known, wanted = getattr(entry, name), getattr(new, name)
+            if known != wanted:
+                raise AssertionError(f"{name} mismatch: {known} != {wanted}")
+        if function_name is not None and function_name not in entry.function_names:
+            entry.function_names.append(function_name)
+
+    @property
+    def cached_backends(self) -> _Backends:
+        """The backends' compiled functions, by id, as far as this process compiled them."""
+        return self._cached_backends
+
+    @functools.cached_property
+    def source_id(self) -> str:
+        if self._innermost_fn is None:
+            raise AssertionError("_innermost_fn is not set")
+        return CompilePackage.source_id_from_fn(self._innermost_fn)
+
+    def _add_user_function(self, code: types.CodeType) -> None:
+        function_name, code_source = _get_code_source(code)
+        module = inspect.getmodule(code)
+        if module is None:
+            raise PackageError(f"Cannot find module for code {code}")
+        self._add_function(
+            code,
+            module.__name__,
+            function_name=_FunctionId(function_name),
+            code_source=code_source,
+        )
+
+    @contextlib.contextmanager
+    def code_context(self, code: types.CodeType) -> Iterator[None]:
+        """What is recorded inside belongs to ``code``.
+
+        User code that Dynamo could not inline comes here when it is called. Where no handle leads
+        to such code from its module, nothing of it is saved; it compiles as it would without us.
+        """
+        if self._compiles:
+            raise AssertionError("_current_entry is already set in code_context")
+        compile_ = _Compile(self._entry_for(code))
+        self._compiles.append(compile_)
+        try:
+            with recording(save_guards):
+                yield
+        finally:
+            compile_.entry.has_compile_id = True
+            self._compiles.pop()
+
+    def _entry_for(self, code: types.CodeType) -> _DynamoCodeCacheEntry:
+        if code not in self._codes:
+            try:
+                self._add_user_function(code)
+            except PackageError as e:
+                self.on_give_up(code.co_name, one_line(e))
+                unfiled = _new_entry(code, "", None, False)
+                unfiled.bypassed = True
+                return unfiled
+        return self._codes[code]
+
+    def add_guarded_code(self, guards_state: bytes, dynamo_code: types.CodeType) -> None:
+        """Records what the current compile made, unless that cannot be saved."""
+        compile_ = self._current("add_guarded_code")
+        if compile_.given_up:
+            return
+        refusal = Refusal.from_bytes(guards_state)
+        reason = _why_not_portable(dynamo_code) if refusal is None else refusal.reason
+        guards = refusal or Envelope.from_bytes(guards_state)
+        if guards is not None:
+            self.on_guards(guards.kinds, reason is None)
+        if reason is not None:
+            self._give_up(compile_, reason)
+            return
+        compile_.variant = _GuardedCodeCacheEntry(
+            guards_state=guards_state,
+            dynamo_code=SerializedCode.from_code_object(dynamo_code),
+        )
+        compile_.entry.guarded_codes.append(compile_.variant)
+        if self._is_filed(compile_.entry):
+            compile_.entry.bypassed = False
+
+    def _is_filed(self, entry: _DynamoCodeCacheEntry) -> bool:
+        return any(entry is filed for filed in self._codes.values())
+
+    def _give_up(self, compile_: _Compile, reason: str) -> None:
+        """Takes the current compile back; earlier ones of the same code stay."""
+        entry = compile_.entry
+        compile_.given_up = True
+        if compile_.variant is not None:
+            entry.guarded_codes.remove(compile_.variant)
+        entry.backend_ids = [b for b in entry.backend_ids if b not in compile_.new_backends]
+        # Without a variant the entry would read like a frame in which there was nothing to compile.
+        entry.bypassed = not entry.guarded_codes
+        self.on_give_up(entry.python_code.co_name, reason)
+
+    def add_inlined_source(self, sources: list[types.CodeType]) -> None:
+        compile_ = self._current("add_inlined_source")
+        if compile_.given_up:
+            return
+        for code in sources:
+            if code in self._resume_codes:
+                continue
+            try:
+                self._source_info.add_code(code)
+            except (AssertionError, OSError) as e:
+                self._give_up(compile_, f"no source for the inlined {code.co_name}: {e}")
+                return
+
+    def update_device_type(self, graph: Any) -> None:
+        """A package that has used a GPU once is a GPU package."""
+        device_type = device_type_of(graph)
+        if device_type != "cpu":
+            self._device_type = device_type
+
+    def bypass_current_entry(self) -> None:
+        """The current compile is not saved."""
+        compile_ = self._current("bypass_current_entry")
+        if not compile_.given_up:
+            self._give_up(compile_, "Dynamo asked for it")
+
+    def add_resume_function(
+        self, python_code: types.CodeType, python_module: str, function_name: str
+    ) -> None:
+        self._add_function(
+            python_code,
+            python_module,
+            function_name=_FunctionId(function_name),
+            install_to_global=True,
+        )
+        self._resume_codes.add(python_code)
+
+    def add_import_source(self, alias: str, module_name: str) -> None:
+        self._current("add_import_source").entry.import_sources[alias] = module_name
+
+    def add_backend_id(self, backend_id: str, backend: Any | None = None) -> None:
+        compile_ = self._current("add_backend_id")
+        if not backend_id.startswith(COMPILED_FN):
+            raise AssertionError(f"backend_id must start with '{COMPILED_FN}', got '{backend_id}'")
+        compile_.entry.backend_ids.append(_BackendId(backend_id))
+        compile_.new_backends.append(_BackendId(backend_id))
+        if backend is not None:
+            self._cached_backends[_BackendId(backend_id)] = backend
+
+    # Serving
+
+    def install(self, backends: _Backends) -> None:
+        """Makes the package's saved states serve, in place of any it had installed before.
+
+        Raises where anything of it cannot be installed: RuntimeError naming a backend that is not
+        in ``backends``, PackageError for guards whose objects are not what they were.
+        """
+        self.uninstall()
+        for code, entry in self._codes.items():
+            with self._frame_context(code, entry):
+                self._install_entry(code, entry, backends, _raise_failure)
+
+    def install_what_fits(self, backends: _Backends) -> int:
+        """`install`, but what cannot be installed is left to an ordinary compile, each with a
+        reason to `on_give_up`. Returns how many variants serve."""
+        self.uninstall()
+        served = 0
+        for code, entry in self._codes.items():
+
+            def give_up(e: Exception, name: str = entry.python_code.co_name) -> None:
+                logger.debug("cannot install %s", name, exc_info=e)
+                self.on_give_up(name, one_line(e))
+
+            with self._frame_context(code, entry):
+                served += self._install_entry(code, entry, backends, give_up)
+        return served
+
+    def _frame_context(
+        self, code: types.CodeType, entry: _DynamoCodeCacheEntry
+    ) -> contextlib.AbstractContextManager[None]:
+        return _compile_frame_context(code) if entry.has_compile_id else contextlib.nullcontext()
+
+    def _install_entry(
+        self,
+        code: types.CodeType,
+        entry: _DynamoCodeCacheEntry,
+        backends: _Backends,
+        failed: Callable[[Exception], None],
+    ) -> int:
+        """Returns how many variants of the entry serve."""
+        try:
+            scope = self._globals_of(entry)
+            self._install_names(code, entry, scope)
+            target = self._target_of(code, entry)
+        except Exception as e:
+            failed(e)
+            return 0
+        if entry.bypassed:
+            return 0
+        if not entry.guarded_codes:
+            if entry.has_compile_id:  # Dynamo came by and found nothing to compile.
+                eval_frame.skip(target)
+                self._installed_codes.append(target)
+            return 0
+        alive = self._install_backends(entry, scope, backends, failed)
+        served = 0
+        for variant in entry.guarded_codes:
+            try:
+                served += self._install_variant(target, variant, scope, alive)
+            except Exception as e:
+                failed(e)
+        return served
+
+    def _globals_of(self, entry: _DynamoCodeCacheEntry) -> dict[str, Any]:
+        if entry.python_module == _module_of(self._innermost_fn):
+            return self._innermost_fn.__globals__  # type: ignore[no-any-return]
+        return vars(importlib.import_module(entry.python_module))
+
+    def _install_names(
+        self, code: types.CodeType, entry: _DynamoCodeCacheEntry, scope: dict[str, Any]
+    ) -> None:
+        for alias, module_name in entry.import_sources.items():
+            self._put(scope, alias, importlib.import_module(module_name))
+        if entry.install_to_global:
+            for name in entry.function_names:
+                self._put(scope, name, _resume_function(code, scope, name))
+
+    def _target_of(self, code: types.CodeType, entry: _DynamoCodeCacheEntry) -> types.CodeType:
+        if not entry.code_source:
+            return code
+        target = _lookup_code(entry)
+        if code_fingerprint(target) != code_fingerprint(code):
+            raise PackageError(f"{entry.python_module}.{entry.function_names[0]} has changed")
+        return target
+
+    def _install_backends(
+        self,
+        entry: _DynamoCodeCacheEntry,
+        scope: dict[str, Any],
+        backends: _Backends,
+        failed: Callable[[Exception], None],
+    ) -> set[str]:
+        """Returns the names of the backends that are there now."""
+        alive: set[str] = set()
+        for backend_id in entry.backend_ids:
+            try:
+                if backend_id not in backends:
+                    raise RuntimeError(f"Backend {backend_id} is not found in the given backends")
+                with telemetry.dynamo_timed("after_deserialization", phase_name="backend_compile"):
+                    backend = backends[backend_id].after_deserialization()
+                self._put(scope, backend_id, eval_frame.disabled(backend))
+                alive.add(backend_id)
+            except Exception as e:
+                failed(e)
+        return alive
+
+    def _install_variant(
+        self,
+        target: types.CodeType,
+        variant: _GuardedCodeCacheEntry,
+        scope: dict[str, Any],
+        alive: set[str],
+    ) -> bool:
+        dynamo_code = SerializedCode.to_code_object(variant.dynamo_code)
+        if not backends_used(dynamo_code) <= alive:
+            return False  # Its backend's failure has been told.
+        with telemetry.dynamo_timed("precompile_load_guards"):
+            state = load_guards_state(variant.guards_state)
+        if (builtins_name := install_builtins(state, scope)) is not None:
+            self._note_global(scope, builtins_name)
+        with telemetry.dynamo_timed("precompile_build_guards"):
+            manager = load_guard_manager(state, target, scope)
+            if self.guard_hook is not None:
+                self.guard_hook(manager, scope)
+        eval_frame.add_entry(target, manager, dynamo_code)
+        self._installed_codes.append(target)
+        return True
+
+    def _install_global(self, module: types.ModuleType, name: str, value: Any) -> None:
+        self._put(vars(module), name, value)
+
+    def _put(self, scope: dict[str, Any], name: str, value: Any) -> None:
+        scope[name] = value
+        self._note_global(scope, name)
+
+    def _note_global(self, scope: dict[str, Any], name: str) -> None:
+        naming.forget_cleanups(scope, [name])
+        self._installed_globals.setdefault(id(scope), (scope, []))[1].append(name)
+
+    def uninstall(self) -> None:
+        """Removes the globals and the entries that `install` put there."""
+        if self._innermost_fn is None:
+            raise AssertionError("_innermost_fn is not set in uninstall")
+        for scope, names in self._installed_globals.values():
+            for name in names:
+                # Code that Dynamo compiled here meanwhile uses the alias it found.
+                if not (name.startswith(IMPORT_ALIAS) and naming.dynamo_has_compiled()):
+                    scope.pop(name, None)
+        self._installed_globals = {}
+        for code in {*self._installed_codes, self._innermost_fn.__code__}:
+            eval_frame.remove_entries(code)
+        self._installed_codes = []
+
+    # Saving
+
+    def cache_entry(self) -> _DynamoCacheEntry:
+        self.validate()
+        return _DynamoCacheEntry(
+            codes=list(self._codes.values()),
+            source_info=self._source_info,
+            device_type=self._device_type,
+            fn_name=self._innermost_fn.__qualname__,
+            fn_first_lineno=self._innermost_fn.__code__.co_firstlineno,
+        )
+
+    @staticmethod
+    def source_id_from_fn(fn: Callable[..., Any]) -> str:
+        """torch's id of a function: SHA-256 of its qualified name and first line.
+
+        Two functions can share it; hotstart files packages under `hotstart.keys.filing_id`.
+        """
+        innermost = eval_frame.innermost_fn(fn)
+        sha256 = hashlib.sha256(innermost.__qualname__.encode())
+        sha256.update(str(innermost.__code__.co_firstlineno).encode())
+        return sha256.hexdigest()
+
+
+def _new_entry(
+    code: types.CodeType, python_module: str, code_source: str | None, install_to_global: bool
+) -> _DynamoCodeCacheEntry:
+    return _DynamoCodeCacheEntry(
+        python_code=SerializedCode.from_code_object(code),
+        python_module=python_module,
+        function_names=[],
+        guarded_codes=[],
+        import_sources={},
+        backend_ids=[],
+        code_source=code_source,
+        install_to_global=install_to_global,
+    )
+
+
+def _module_of(fn: Any) -> str:
+    """The module whose globals a frame of ``fn`` sees.
+
+    Not ``fn.__module__``: functools.wraps copies that from the wrapped function, while the frame
+    keeps the globals of the module in which the wrapper was written.
+    """
+    scope = getattr(fn, "__globals__", None)
+    name = fn.__module__ if scope is None else scope.get("__name__", fn.__module__)
+    return str(name)
+
+
+def _resume_function(code: types.CodeType, scope: dict[str, Any], name: str) -> Any:
+    """The resume function of ``code``; with free variables, what makes it from a closure."""
+    if not code.co_freevars:
+        return types.FunctionType(code, scope, name)
+
+    def with_closure(closure: tuple[types.CellType, ...]) -> types.FunctionType:
+        return types.FunctionType(code, scope, name, None, closure)
+
+    return with_closure
+
+
+def _why_not_portable(dynamo_code: types.CodeType) -> str | None:
+    names = naming.names_by_address(dynamo_code)
+    if not names:
+        return None
+    return f"the bytecode uses {names[0]}, a global that exists in this process only"
+
+
+def _raise_failure(e: Exception) -> None:
+    raise e
+
+
+def _log_give_up(function: str, reason: str) -> None:
+    logger.warning("%s: one compiled variant is not kept: %s", function, reason)

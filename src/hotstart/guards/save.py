@@ -1,0 +1,84 @@
+"""From the guards that Dynamo just built to bytes that mean the same in another process.
+
+Whatever is saved has been loaded once, here, and has accepted the frame it was made for: what
+cannot be found again by name, or loses its meaning in the pickle, shows now and not at a user's
+start. A variant whose guards do not come through is not saved, and says why.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from hotstart._torch import guard_state
+from hotstart.guards.envelope import Envelope, Refusal
+from hotstart.guards.load import load_guard_manager, load_guards_state
+from hotstart.identity import fingerprint, is_plain
+from hotstart.log import logger, one_line
+
+
+def save_guards(
+    serialize: Callable[..., bytes], builder: Any, sorted_guards: list[Any], output_graph: Any
+) -> bytes:
+    """An `Envelope` with the guards, or a `Refusal`, as bytes. Never raises.
+
+    ``serialize(builder, guards, output_graph)`` is torch's own serialiser.
+    """
+    kinds = dict(Counter(guard.create_fn_name() for guard in sorted_guards))
+    try:
+        reason = _process_bound(sorted_guards)
+        if reason is not None:
+            return Refusal(reason, kinds).to_bytes()
+        with guard_state.identity_guards_allowed():
+            torch_state = serialize(builder, sorted_guards, output_graph)
+        saved = Envelope(
+            torch_state,
+            _identities(builder, sorted_guards),
+            _tensor_attributes(builder, sorted_guards),
+            guard_state.ambient(),
+            kinds,
+        ).to_bytes()
+        reason = _trial(saved, builder, output_graph)
+        return saved if reason is None else Refusal(reason, kinds).to_bytes()
+    except Exception as e:
+        logger.debug("guards cannot be saved", exc_info=True)
+        return Refusal(f"guards cannot be saved: {one_line(e)}", kinds).to_bytes()
+
+
+def _process_bound(guards: list[Any]) -> str | None:
+    for guard in guards:
+        kinds = {guard.create_fn_name(), *(guard.guard_types or ())}
+        if bound := kinds & guard_state.PROCESS_BOUND_GUARDS:
+            return f"{min(bound)} guard on {guard.name} holds for one process only"
+    return None
+
+
+def _identities(builder: Any, guards: list[Any]) -> dict[str, str]:
+    found = {}
+    for guard in guards:
+        kinds = {guard.create_fn_name(), *(guard.guard_types or ())}
+        if kinds & guard_state.IDENTITY_GUARDS:
+            found[guard.name] = fingerprint(builder.get(guard))
+    return found
+
+
+def _tensor_attributes(builder: Any, guards: list[Any]) -> dict[str, dict[str, Any]]:
+    found = {}
+    for guard in guards:
+        if guard.create_fn_name() in guard_state.TENSOR_GUARDS:
+            value = builder.get(guard)
+            attributes = {k: v for k, v in vars(value).items() if is_plain(v)}
+            if attributes:
+                found[guard.name] = attributes
+    return found
+
+
+def _trial(saved: bytes, builder: Any, output_graph: Any) -> str | None:
+    """Why the saved guards do not accept the frame they were made for; None if they do."""
+    state = load_guards_state(saved)
+    manager = load_guard_manager(state, builder.f_code, builder.runtime_global_scope)
+    if manager.check(output_graph.local_scope):
+        return None
+    failing = guard_state.failing_guard(manager, output_graph.local_scope)
+    return f"no portable form of the guard {failing}"

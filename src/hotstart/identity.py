@@ -1,0 +1,118 @@
+"""What proves that something in this process is what it was in another one.
+
+A fingerprint leaves out what may differ without consequence: addresses, line numbers, file paths.
+It keeps everything that decides how the thing behaves, as far as that can be said in plain data.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import types
+from typing import Any
+
+from hotstart._core import dumps
+
+# Closures and defaults can lead to functions with closures of their own; beyond this many steps
+# only the type of a value counts.
+_MAX_DEPTH = 4
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
+
+
+def is_plain(value: object) -> bool:
+    """Whether ``value`` is made of the codec's plain kinds only, at any depth."""
+    if type(value) in (tuple, list, set, frozenset):
+        return all(is_plain(item) for item in value)  # type: ignore[attr-defined]
+    if type(value) is dict:
+        return all(is_plain(k) and is_plain(v) for k, v in value.items())
+    return type(value) in _PLAIN
+
+
+def code_fingerprint(code: types.CodeType) -> str:
+    """The SHA-256 of what ``code`` does, without file names and line numbers, in hexadecimal."""
+    return _digest(_code_as_data(code))
+
+
+def fingerprint(value: object) -> str:
+    """The SHA-256 of ``value``'s identity: how it is named and, for functions, what it does."""
+    return _digest(_as_data(value, 0))
+
+
+def _digest(data: object) -> str:
+    return hashlib.sha256(dumps(data)).hexdigest()
+
+
+def _code_as_data(code: types.CodeType) -> tuple[object, ...]:
+    return (
+        code.co_name,
+        code.co_argcount,
+        code.co_posonlyargcount,
+        code.co_kwonlyargcount,
+        code.co_flags,
+        code.co_code,
+        tuple(_const_as_data(const) for const in code.co_consts),
+        code.co_names,
+        code.co_varnames,
+        code.co_freevars,
+        code.co_cellvars,
+        getattr(code, "co_exceptiontable", b""),
+    )
+
+
+def _const_as_data(const: object) -> object:
+    return _code_as_data(const) if isinstance(const, types.CodeType) else const
+
+
+def _as_data(value: object, depth: int) -> object:
+    if isinstance(value, enum.Enum):
+        return ("enum", *_name_of(type(value)), value.name, _as_data(value.value, depth + 1))
+    if type(value) in _PLAIN:
+        return ("plain", type(value).__name__, value)
+    if isinstance(value, types.ModuleType):
+        return ("module", value.__name__)
+    if isinstance(value, type):
+        return ("class", *_name_of(value))
+    if isinstance(value, types.CodeType):
+        return ("code", _code_as_data(value))
+    if depth < _MAX_DEPTH:
+        if isinstance(value, types.FunctionType):
+            return ("function", *_name_of(value), *_behaviour_of(value, depth + 1))
+        if isinstance(value, types.MethodType):
+            owner = _name_of(type(value.__self__))
+            return ("method", *owner, _as_data(value.__func__, depth + 1))
+        if type(value) in (tuple, list, frozenset, set):
+            items = [_as_data(item, depth + 1) for item in value]  # type: ignore[attr-defined]
+            ordered = items if isinstance(value, (tuple, list)) else sorted(items, key=repr)
+            return (type(value).__name__, tuple(ordered))
+    if isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType)):
+        return ("builtin", *_name_of(value))
+    return ("instance", *_name_of(type(value)))
+
+
+def _behaviour_of(fn: types.FunctionType, depth: int) -> tuple[object, ...]:
+    def each(values: Any) -> tuple[object, ...]:
+        return tuple(_as_data(value, depth) for value in values)
+
+    keyword_defaults = sorted((fn.__kwdefaults__ or {}).items())
+    return (
+        _code_as_data(fn.__code__),
+        each(fn.__defaults__ or ()),
+        tuple((name, _as_data(value, depth)) for name, value in keyword_defaults),
+        each(cell_value(cell) for cell in fn.__closure__ or ()),
+    )
+
+
+def cell_value(cell: types.CellType) -> Any:
+    """What a closure's cell holds, None where it is empty."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def _name_of(value: Any) -> tuple[str, str]:
+    return (
+        str(getattr(value, "__module__", None)),
+        str(getattr(value, "__qualname__", getattr(value, "__name__", ""))),
+    )

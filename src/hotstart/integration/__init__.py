@@ -1,0 +1,1 @@
+"""hotstart in a running torch: the only place that changes anything of torch's."""

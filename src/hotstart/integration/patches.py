@@ -1,0 +1,81 @@
+"""Every attribute of torch that hotstart replaces, and how each goes back to what it was."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+import torch._dynamo
+import torch._dynamo.package as torch_package
+import torch._dynamo.precompile_context as torch_precompile_context
+from torch.compiler._cache import CacheArtifactFactory
+
+from hotstart import package as dropin
+from hotstart._torch.context import OptimizeContext, package_hidden
+from hotstart.integration.session import Session
+from hotstart.integration.store_face import StoreFace
+
+
+class Patches:
+    """Replacements that are undone in reverse order, each to the very object it replaced."""
+
+    def __init__(self) -> None:
+        self._undo: list[tuple[Any, str, Any]] = []
+
+    def set(self, owner: Any, name: str, value: Any) -> None:
+        before = owner[name] if isinstance(owner, dict) else getattr(owner, name)
+        self._undo.append((owner, name, before))
+        self._put(owner, name, value)
+
+    def undo(self) -> None:
+        while self._undo:
+            self._put(*self._undo.pop())
+
+    @staticmethod
+    def _put(owner: Any, name: str, value: Any) -> None:
+        if isinstance(owner, dict):
+            owner[name] = value
+        else:
+            setattr(owner, name, value)
+
+
+def apply(session: Session) -> Patches:
+    """Makes torch use hotstart's packages."""
+    patches = Patches()
+    face = StoreFace(session)
+    patches.set(torch._dynamo.config, "caching_precompile", True)
+    patches.set(torch_package, "CompilePackage", dropin.CompilePackage)
+    patches.set(torch_package, "DynamoCache", face)
+    patches.set(torch_package, "PrecompileCacheArtifact", dropin.PrecompileCacheArtifact)
+    patches.set(torch_precompile_context, "DynamoCache", face)
+    patches.set(torch_precompile_context, "PrecompileCacheEntry", dropin.PrecompileCacheEntry)
+    patches.set(
+        CacheArtifactFactory._artifact_types,
+        dropin.PrecompileCacheArtifact.type(),
+        dropin.PrecompileCacheArtifact,
+    )
+    patches.set(OptimizeContext, "__call__", _wrap_call(session, OptimizeContext.__call__))
+    patches.set(torch._dynamo, "reset", _wrap_reset(session, torch._dynamo.reset))
+    return patches
+
+
+def _wrap_call(session: Session, original: Any) -> Any:
+    """Packages are looked for by the session; torch's own look-up, which can raise, sees none."""
+
+    @functools.wraps(original)
+    def __call__(self: Any, fn: Any) -> Any:  # noqa: N807
+        session.watch(self, fn)
+        with package_hidden(self):
+            return original(self, fn)
+
+    return __call__
+
+
+def _wrap_reset(session: Session, original: Any) -> Any:
+    @functools.wraps(original)
+    def reset() -> None:
+        session.reset()
+        original()
+
+    return reset
