@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hotstart._core import Decoder
+from hotstart.container import Container, SectionKind, sections
 from hotstart.errors import HotstartError
 from hotstart.store.location import store_folder
 
@@ -29,8 +31,22 @@ class PackageFacts:
 
 
 def read_facts(file: Path) -> PackageFacts:
-    """Opens ``file`` and verifies it. Raises CorruptPackageError or OSError."""
-    raise HotstartError(f"{file}: this build cannot read package files yet")
+    """Opens ``file`` and verifies all of it. Raises CorruptPackageError or OSError."""
+    container = Container.open(file)
+    container.verify()
+    table = tuple(
+        Section(getattr(info.kind, "name", f"kind {info.kind}"), info.ordinal, info.length)
+        for info in sections(container)
+    )
+    return PackageFacts(container.version, table, _meta(container))
+
+
+def _meta(container: Container) -> Mapping[str, object]:
+    """The section that is there for people; nothing is loaded from it."""
+    if not (container.has(SectionKind.META) and container.has(SectionKind.STRINGS)):
+        return {}
+    meta = Decoder(container.get(SectionKind.STRINGS)).decode(container.get(SectionKind.META))
+    return meta if isinstance(meta, dict) else {}
 
 
 def describe(file: Path) -> str:
