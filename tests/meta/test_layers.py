@@ -27,6 +27,7 @@ PYTHON_ORDER = [
     "dropin",
     "keys",
     "store",
+    "inspection",
     "package",
     "integration",
     "examples",
