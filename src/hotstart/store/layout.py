@@ -74,7 +74,7 @@ def from_container(container: Container) -> PrecompileCacheEntry:
 def meta_of(container: Container) -> dict[str, Any]:
     """What the package says of itself, for people; decodes nothing else."""
     decoder = Decoder(container.get(SectionKind.STRINGS))
-    return dict(decoder.decode(container.get(SectionKind.META)))  # type: ignore[call-overload]
+    return dict(decoder.decode(container.get(SectionKind.META)))
 
 
 def _meta(entry: PrecompileCacheEntry) -> dict[str, Any]:
