@@ -64,11 +64,10 @@ def test_phases_add_up_and_survive_exceptions() -> None:
 
 def test_guards_are_counted_by_kind() -> None:
     row = report.record("m.f", Outcome.HIT)
-    row.count_guards("TENSOR_MATCH", recorded=3, kept=3)
-    row.count_guards("TENSOR_MATCH", recorded=2, kept=1, given_up=1)
-    row.count_guards("ID_MATCH", recorded=1, given_up=1)
+    row.count_guards({"TENSOR_MATCH": 3}, kept=True)
+    row.count_guards({"TENSOR_MATCH": 2, "ID_MATCH": 1}, kept=False)
     assert only_row().guards == {
-        "TENSOR_MATCH": GuardCount(5, 4, 1),
+        "TENSOR_MATCH": GuardCount(5, 3, 2),
         "ID_MATCH": GuardCount(1, 0, 1),
     }
 
@@ -80,7 +79,7 @@ def test_an_explanation_does_not_change_afterwards() -> None:
     row.note("later")
     row.give_up("m.f", "later")
     row.add_ms("read", 1)
-    row.count_guards("A", recorded=1)
+    row.count_guards({"A": 1}, kept=True)
     assert before.rows[0] == report.FunctionRecord("m.f", Outcome.MISS)
 
 
@@ -114,7 +113,8 @@ def test_printed_form() -> None:
     row.saved = True
     row.note("cannot save its package: OSError: disk full")
     row.give_up("models.helper", "a guard on a local class")
-    row.count_guards("TENSOR_MATCH", recorded=2, kept=2)
+    row.count_guards({"TENSOR_MATCH": 2}, kept=True)
+    row.count_guards({"TENSOR_MATCH": 1, "ID_MATCH": 3}, kept=False)
     report.record("models.g", Outcome.MISS, "there is no package").add_ms("install", 1)
     lines = str(report.explain()).splitlines()
     assert [" ".join(line.split()) for line in lines[:3]] == [
@@ -127,14 +127,14 @@ def test_printed_form() -> None:
         "models.GPT.forward:",
         "  cannot save its package: OSError: disk full",
         "  gave up a variant of models.helper: a guard on a local class",
-        "  guards TENSOR_MATCH: 2 recorded, 2 kept, 0 given up",
+        "  guards: 6 recorded, 2 kept, 4 given up (ID_MATCH 3, TENSOR_MATCH 1)",
     ]
 
 
 def test_dict_form_is_json() -> None:
     row = report.record("m.f", Outcome.BYPASS, "no code object", key="k")
     row.give_up("m.g", "why")
-    row.count_guards("A", recorded=1, kept=1)
+    row.count_guards({"A": 1}, kept=True)
     (function,) = json.loads(json.dumps(report.explain().to_dict()))["functions"]
     assert function["outcome"] == "bypass"
     assert function["given_up"] == [{"function": "m.g", "reason": "why"}]
@@ -149,7 +149,7 @@ def test_threads_lose_nothing() -> None:
         start.wait()
         for i in range(200):
             shared.add_ms("read", 1.0)
-            shared.count_guards("A", recorded=1)
+            shared.count_guards({"A": 1}, kept=True)
             shared.give_up("m.shared", f"{number}.{i}")
             report.record(f"m.f{number}.{i}", Outcome.MISS)
             report.explain()
@@ -162,7 +162,7 @@ def test_threads_lose_nothing() -> None:
     rows = report.explain().rows
     assert len(rows) == 1 + 8 * 200
     assert rows[0].phases_ms == {"read": 1600.0}
-    assert rows[0].guards == {"A": GuardCount(recorded=1600)}
+    assert rows[0].guards == {"A": GuardCount(1600, 1600, 0)}
     assert len(set(rows[0].given_up)) == 1600
     assert GivenUp("m.shared", "7.199") in rows[0].given_up
 
