@@ -7,12 +7,10 @@ there is, for continuous integration: it shows that the benchmark works, its fig
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from pathlib import Path
 
-from hotstart.demo import machine, table
-from hotstart.demo.measure import SIDES, MeasurementFailed, Plan, Result, measure
+from hotstart.demo import figures, table
+from hotstart.demo.measure import SIDES, MeasurementFailed, Plan, measure
 
 
 def main() -> int:
@@ -26,7 +24,7 @@ def main() -> int:
         print("\n\n".join(map(table.text, results)), end="\n\n")
     print(table.markdown(results))
     if args.json:
-        args.json.write_text(json.dumps(_to_dict(results), indent=1))
+        figures.write(args.json, results)
     problems = [problem for result in results for problem in result.problems()]
     for problem in problems:
         print(f"PROBLEM: {problem}")
@@ -40,7 +38,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--warmups", type=int, default=1, help="rounds that are not counted")
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
     parser.add_argument("--phases", action="store_true", help="print the phases as well")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
+    parser.add_argument(
+        "--json", type=figures.new_file, metavar="FILE", help="write every figure there"
+    )
     parser.add_argument("--smoke", action="store_true", help="2 layers, 1 round")
     return parser.parse_args()
 
@@ -50,10 +50,6 @@ def _plans(args: argparse.Namespace) -> list[Plan]:
     if args.smoke:
         return [Plan(layers=2, rounds=1, warmups=0, sides=sides)]
     return [Plan(layers, args.rounds, args.warmups, sides) for layers in args.layers]
-
-
-def _to_dict(results: list[Result]) -> dict[str, object]:
-    return {"machine": machine.describe(), "runs": [result.to_dict() for result in results]}
 
 
 def _say(text: str) -> None:

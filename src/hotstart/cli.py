@@ -6,7 +6,6 @@ Nothing here imports torch: what needs it runs in processes of its own.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -37,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--layers", type=_positive, default=24)
     demo.add_argument("--rounds", type=_positive, default=5, help="fresh processes a side")
-    demo.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
+    demo.add_argument("--json", type=_new_file, metavar="FILE", help="write every figure there")
     demo.set_defaults(run=_demo)
 
     inspect = commands.add_parser("inspect", help="say what is in package files")
@@ -63,16 +62,20 @@ def _positive(text: str) -> int:
     return number
 
 
+def _new_file(text: str) -> Path:
+    from hotstart.demo import figures
+
+    return figures.new_file(text)
+
+
 def _demo(args: argparse.Namespace) -> int:
-    from hotstart.demo import machine, table
+    from hotstart.demo import figures, table
     from hotstart.demo.measure import Plan, measure
 
     result = measure(Plan(args.layers, args.rounds), _say)
     print(table.text(result))
     if args.json:
-        args.json.write_text(
-            json.dumps({"machine": machine.describe(), **result.to_dict()}, indent=1)
-        )
+        figures.write(args.json, [result])
     return 1 if result.problems() else 0
 
 

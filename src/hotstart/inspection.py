@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hotstart import container
 from hotstart._core import Decoder
-from hotstart.container import Container, SectionKind
+from hotstart.container import Container, SectionKind, sections
 from hotstart.errors import HotstartError
 from hotstart.store.location import store_folder
 
@@ -32,21 +31,22 @@ class PackageFacts:
 
 
 def read_facts(file: Path) -> PackageFacts:
-    """Opens ``file`` and verifies it. Raises CorruptPackageError or OSError."""
-    package = Container.open(file)
-    package.verify()
-    sections = tuple(
-        Section(_name(s.kind), s.ordinal, s.length) for s in container.sections(package)
+    """Opens ``file`` and verifies all of it. Raises CorruptPackageError or OSError."""
+    container = Container.open(file)
+    container.verify()
+    table = tuple(
+        Section(getattr(info.kind, "name", f"kind {info.kind}"), info.ordinal, info.length)
+        for info in sections(container)
     )
-    meta: dict[str, object] = {}
-    if package.has(SectionKind.META):
-        strings = Decoder(package.get(SectionKind.STRINGS))
-        meta = dict(strings.decode(package.get(SectionKind.META)))
-    return PackageFacts(package.version, sections, meta)
+    return PackageFacts(container.version, table, _meta(container))
 
 
-def _name(kind: int) -> str:
-    return kind.name.lower() if isinstance(kind, SectionKind) else f"kind {kind}"
+def _meta(container: Container) -> Mapping[str, object]:
+    """The section that is there for people; nothing is loaded from it."""
+    if not (container.has(SectionKind.META) and container.has(SectionKind.STRINGS)):
+        return {}
+    meta = Decoder(container.get(SectionKind.STRINGS)).decode(container.get(SectionKind.META))
+    return meta if isinstance(meta, dict) else {}
 
 
 def describe(file: Path) -> str:

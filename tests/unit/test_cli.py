@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import hotstart
-from hotstart import cli, inspection
+from hotstart import _core, cli, inspection
+from hotstart.container import SectionKind, build_container
 from hotstart.errors import CorruptPackageError
 from hotstart.inspection import PackageFacts, Section
 
@@ -117,3 +118,46 @@ def test_inspect_of_a_file_that_is_not_there(
 ) -> None:
     assert cli.main(["inspect", str(tmp_path / "none")]) == 1
     assert capsys.readouterr().err.startswith("hotstart: ")
+
+
+def real_package(file: Path) -> bytes:
+    """A package file with what inspection reads, and a section of a kind it does not know."""
+    encoder = _core.Encoder()
+    meta = encoder.encode({"function": "GPT.forward", "torch": "2.13.0"})
+    content = build_container(
+        [
+            (SectionKind.STRINGS, 0, 0, encoder.string_table()),
+            (SectionKind.META, 0, 0, meta),
+            (SectionKind.GUARDS, 3, 0, b"g" * 700),
+            (99, 0, 0, b"x"),
+        ]
+    )
+    file.write_bytes(content)
+    return content
+
+
+def test_facts_of_a_real_file(tmp_path: Path) -> None:
+    file = tmp_path / "entry"
+    real_package(file)
+    facts = inspection.read_facts(file)
+    assert facts.format_version == 1
+    assert facts.meta == {"function": "GPT.forward", "torch": "2.13.0"}
+    assert {section.kind for section in facts.sections} == {"STRINGS", "META", "GUARDS", "kind 99"}
+    assert Section("GUARDS", 3, 700) in facts.sections
+
+
+def test_inspect_refuses_a_damaged_section(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "entry"
+    damaged = bytearray(real_package(file))
+    damaged[damaged.index(b"g" * 700) + 350] ^= 1
+    file.write_bytes(damaged)
+    assert cli.main(["inspect", str(file)]) == 1
+    assert "at byte" in capsys.readouterr().err
+
+
+def test_inspect_of_a_package_without_words_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "entry"
+    file.write_bytes(build_container([(SectionKind.GUARDS, 0, 0, b"g")]))
+    assert inspection.read_facts(file).meta == {}

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hotstart.demo import child, machine, measure, table
+from hotstart import cli
+from hotstart.demo import child, figures, machine, measure, table
 from hotstart.demo.measure import HOTSTART, TORCH, MeasurementFailed, Plan, Result, Run, SideResult
 
 
@@ -85,8 +86,8 @@ def watched(
     watch = child.ImportWatch(clock)
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(sys, "meta_path", [watch, *sys.meta_path])
-    yield clock, watch
+    with watch.installed():
+        yield clock, watch
     for name in set(sys.modules) - before:
         del sys.modules[name]
 
@@ -106,7 +107,6 @@ def test_imports_are_timed_and_their_functions_wrapped(
     clock.stop()
     assert clock.ns.keys() == {"other", "import compiler", "read"}
     assert watch.missing == ["stack_b.Gone.load"]
-    assert "exec_module" not in vars(stack.__loader__)
 
 
 def test_an_import_belongs_to_whoever_owns_or_asks_for_it() -> None:
@@ -262,3 +262,23 @@ def test_the_machine_is_described_without_its_name() -> None:
     described = machine.describe()
     assert described.keys() == {"processor", "cores", "system", "python", "torch", "hotstart"}
     assert str(described["python"]) in machine.one_line()
+
+
+def test_figures_are_written_as_json(tmp_path: Path) -> None:
+    file = figures.new_file(str(tmp_path / "figures.json"))
+    figures.write(file, [result_of(3000, 20)])
+    written = json.loads(file.read_text())
+    assert written["machine"] == machine.describe()
+    (run,) = written["runs"]
+    assert (run["layers"], run["rounds"], run["ratio"], run["problems"]) == (24, 3, 150, [])
+    torch_side = run["sides"]["torch"]
+    assert torch_side["median_ms"]["total_mad"] == 5
+    assert [load["total_ms"] for load in torch_side["loads"]] == [2995, 3000, 3007]
+
+
+def test_a_folder_that_is_not_there_is_refused_before_measuring(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["demo", f"--json={tmp_path / 'none' / 'x.json'}"])
+    assert "there is no such folder" in capsys.readouterr().err

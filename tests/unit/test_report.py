@@ -114,7 +114,7 @@ def test_printed_form() -> None:
     row.note("cannot save its package: OSError: disk full")
     row.give_up("models.helper", "a guard on a local class")
     row.count_guards({"TENSOR_MATCH": 2}, kept=True)
-    row.count_guards({"DICT_VERSION": 1, "TENSOR_MATCH": 3}, kept=False)
+    row.count_guards({"TENSOR_MATCH": 1, "ID_MATCH": 3}, kept=False)
     report.record("models.g", Outcome.MISS, "there is no package").add_ms("install", 1)
     lines = str(report.explain()).splitlines()
     assert [" ".join(line.split()) for line in lines[:3]] == [
@@ -127,7 +127,7 @@ def test_printed_form() -> None:
         "models.GPT.forward:",
         "  cannot save its package: OSError: disk full",
         "  gave up a variant of models.helper: a guard on a local class",
-        "  guards: 6 recorded, 2 kept, 4 given up (DICT_VERSION 1, TENSOR_MATCH 3)",
+        "  guards: 6 recorded, 2 kept, 4 given up (ID_MATCH 3, TENSOR_MATCH 1)",
     ]
 
 
@@ -162,7 +162,7 @@ def test_threads_lose_nothing() -> None:
     rows = report.explain().rows
     assert len(rows) == 1 + 8 * 200
     assert rows[0].phases_ms == {"read": 1600.0}
-    assert rows[0].guards == {"A": GuardCount(1600, 1600)}
+    assert rows[0].guards == {"A": GuardCount(1600, 1600, 0)}
     assert len(set(rows[0].given_up)) == 1600
     assert GivenUp("m.shared", "7.199") in rows[0].given_up
 
