@@ -31,7 +31,8 @@ std::vector<LineSpan> read_spans(const py::sequence& spans) {
   std::vector<LineSpan> out;
   out.reserve(spans.size());
   for (const py::handle span : spans) {
-    const auto [first, last] = cast_item<std::pair<std::int64_t, std::int64_t>>(span, "(first, last)");
+    const auto [first, last] =
+        cast_item<std::pair<std::int64_t, std::int64_t>>(span, "(first, last)");
     out.push_back({first, last});
   }
   return out;

@@ -1,4 +1,4 @@
-"""Containers to test with, and a way to patch one so that the checks behind its header are reached."""
+"""Containers to test with, and a way to patch one so that the deeper checks are reached."""
 
 from __future__ import annotations
 

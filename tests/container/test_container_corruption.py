@@ -27,14 +27,16 @@ def outcome(data: bytes) -> str:
             for kind, ordinal, flags, *_ in container.sections()
         }
         container.verify()
-    except CorruptPackageError as error:
-        with pytest.raises(second_reader.Refused):
-            second_reader.read_container(data)
-        assert 0 <= error.offset <= max(len(data), len(GOOD))
-        assert error.reason
-        return str(error)
-    assert got == second_reader.read_container(data)
-    return "" if got == EXPECTED else "something else"
+    except CorruptPackageError as caught:
+        error = caught
+    else:
+        assert got == second_reader.read_container(data)
+        return "" if got == EXPECTED else "something else"
+    with pytest.raises(second_reader.Refused):
+        second_reader.read_container(data)
+    assert 0 <= error.offset <= max(len(data), len(GOOD))
+    assert error.reason
+    return str(error)
 
 
 def refused(data: bytes, message: str) -> None:
@@ -204,7 +206,7 @@ def test_dirty_padding() -> None:
     for at in (*range(40 + 40 * 5, first), *range(end, second)):
         data = bytearray(GOOD)
         data[at] = 1
-        with pytest.raises(CorruptPackageError, match="padding before section .* is not zero") as e:
+        with pytest.raises(CorruptPackageError, match="padding before section") as e:
             Container.from_bytes(bytes(data))
         assert e.value.offset == at
 

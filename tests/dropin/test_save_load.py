@@ -260,6 +260,10 @@ def test_autocast_inside(by_hand: ByHand, program: Any, torch_fails: Any) -> Non
     )
     x = torch.eye(4)
     assert by_hand.compile(module.fn)(x).dtype == torch.bfloat16
+    if by_hand.impl.name == "hotstart":
+        with pytest.raises(RuntimeError, match="would lose call_function _enter_autocast"):
+            by_hand.save()
+        return
     by_hand.save()
     fn = program.restart().fn
     with no_compiles():
@@ -602,7 +606,9 @@ def test_context_after_one_compile(impl: Any, program: Any) -> None:
     fn = program("def fn(x):\n    return x + 1\n").fn
     torch.compile(fn)(X)
     entries = PrecompileContext._dynamo_cache_entries
-    assert list(entries) == [impl.CompilePackage.source_id_from_fn(fn)]
+    (key,) = entries
+    if impl.name == "torch":
+        assert key == impl.CompilePackage.source_id_from_fn(fn)
     (entry,) = entries.values()
     (backend_id,) = PrecompileContext._backend_artifacts_by_key
     assert entry.backend_ids == {backend_id}

@@ -337,7 +337,8 @@ def test_artifact_type(impl: Any) -> None:
     from torch.compiler._cache import CacheArtifactFactory, CacheInfo
 
     assert impl.PrecompileCacheArtifact.type() == "precompile"
-    made = CacheArtifactFactory.create("precompile", "key", b"content")
+    with impl.automatic():
+        made = CacheArtifactFactory.create("precompile", "key", b"content")
     assert isinstance(made, impl.PrecompileCacheArtifact)
     info = CacheInfo()
     info.add(made)

@@ -23,7 +23,7 @@ same_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixtur
 
 
 def expected_hash(path: Path, first: int, last: int) -> str:
-    """The definition: torch._dynamo.package._hash_sourcelines, for a module without importing it."""
+    """torch._dynamo.package._hash_sourcelines, for a module that is not imported."""
     module = types.ModuleType("generated")
     module.__file__ = str(path)
     linecache.checkcache(str(path))

@@ -36,7 +36,7 @@ PYTHON_ORDER = [
     "__main__",
     "__init__",
 ]
-NATIVE_ORDER = ["base", "codec", "container", "store", "python", "bind", "fuzz"]
+NATIVE_ORDER = ["base", "container", "store", "python", "codec", "bind", "fuzz"]
 
 
 def part_of(module: str) -> str:

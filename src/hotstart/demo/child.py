@@ -43,7 +43,6 @@ TIMED = {
     },
     "torch._inductor.cpu_vec_isa": {"pick_vec_isa": "probe CPU"},
     "torch._inductor.codecache": {"_precompile_header": "precompile header"},
-    "hotstart.guards.load": {"load_guards_state": "guards", "load_guard_manager": "guards"},
     "hotstart.store.artifact": {"StoredArtifact.after_deserialization": "backends"},
 }
 """What is timed from outside, by module: a function and the phase that it is."""

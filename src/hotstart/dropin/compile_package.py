@@ -91,10 +91,11 @@ class CompilePackage:
         self.filing_id: str | None = None
         # What the integration adds: what every guard manager gets; who is told of variants that are
         # not saved or not installed (function, reason) and of the guards of each compile (number by
-        # kind, whether they are kept).
+        # kind, whether they are kept); and what times the phases of an install.
         self.guard_hook: Callable[[Any, dict[str, Any]], None] | None = None
         self.on_give_up: Callable[[str, str], None] = _log_give_up
         self.on_guards: Callable[[dict[str, int], bool], None] = lambda kinds, kept: None
+        self.phase: Callable[[str], contextlib.AbstractContextManager[None]] = _untimed
         if fn is not None:
             self.initialize(fn, dynamo, ignore_inlined_sources)
             self.uninstall()
@@ -387,11 +388,13 @@ class CompilePackage:
                 eval_frame.skip(target)
                 self._installed_codes.append(target)
             return 0
-        alive = self._install_backends(entry, scope, backends, failed)
+        with self.phase("backends"):
+            alive = self._install_backends(entry, scope, backends, failed)
         served = 0
         for variant in entry.guarded_codes:
             try:
-                served += self._install_variant(target, variant, scope, alive)
+                with self.phase("guards"):
+                    served += self._install_variant(target, variant, scope, alive)
             except Exception as e:
                 failed(e)
         return served
@@ -552,6 +555,10 @@ def _why_not_portable(dynamo_code: types.CodeType) -> str | None:
     if not names:
         return None
     return f"the bytecode uses {names[0]}, a global that exists in this process only"
+
+
+def _untimed(phase: str) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext()
 
 
 def _raise_failure(e: Exception) -> None:

@@ -78,7 +78,7 @@ class SystemInfo:
                     logger.debug("cannot ask %s for its name: %s", device_type, e)
         return cls(
             python_version=platform.python_version(),
-            torch_version=torch.__version__,
+            torch_version=str(torch.__version__),
             toolkit_version=toolkit_version,
             triton_version=get_triton_version((0, 0)),
             gpu_name=gpu_name,

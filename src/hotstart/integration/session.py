@@ -84,6 +84,7 @@ class Session:
         package.filing_id = key
         package.on_give_up = row.give_up
         package.on_guards = row.count_guards
+        package.phase = row.phase
         package.guard_hook = lambda manager, scope: add_backend_guard(manager, scope, options_id)
         other = self._packages.get(key)
         if other is not None:
@@ -117,8 +118,7 @@ class Session:
             row.miss(report.failure(logger, row.function, "load its package", e))
             return False
         telemetry.count("dynamo_cache_hit")
-        with row.phase("install"):
-            served = package.install_what_fits(entry.backends)
+        served = package.install_what_fits(entry.backends)
         if foreign:
             self.record(package)  # To be filed as ours.
         if served:

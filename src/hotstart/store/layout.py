@@ -71,12 +71,6 @@ def from_container(container: Container) -> PrecompileCacheEntry:
     return PrecompileCacheEntry(dynamo=dynamo, backends=backends)
 
 
-def meta_of(container: Container) -> dict[str, Any]:
-    """What the package says of itself, for people; decodes nothing else."""
-    decoder = Decoder(container.get(SectionKind.STRINGS))
-    return dict(decoder.decode(container.get(SectionKind.META)))
-
-
 def _meta(entry: PrecompileCacheEntry) -> dict[str, Any]:
     dynamo, system = entry.dynamo, entry.dynamo.system_info
     return {
