@@ -60,9 +60,7 @@ def _fsdp_modules_left_alone() -> contextlib.AbstractContextManager[Any]:
 
 def build(state: Any, code: types.CodeType, global_scope: dict[str, Any]) -> Any:
     """The guard manager that checks frames of ``code`` for what ``state`` says."""
-    # The packages' own guards are all kept: the filter that torch applies under this flag drops
-    # the identity guards, and builds everything twice to do so.
-    with torch._dynamo.config.patch(caching_precompile=False):
+    with all_guards_kept():
         manager = CheckFunctionManager(
             code,
             OutputGraphCommon(state.output_graph),
@@ -70,6 +68,18 @@ def build(state: Any, code: types.CodeType, global_scope: dict[str, Any]) -> Any
             runtime_global_scope=global_scope,
         )
     return manager.guard_manager
+
+
+@contextlib.contextmanager
+def all_guards_kept() -> Iterator[None]:
+    """Under the flag `caching_precompile` torch drops the guards on identities, and builds
+    everything twice to do so. While open, this thread builds guards without the flag."""
+    # config.patch() would leave a value of this thread's own behind, where there was none.
+    switch_back = torch._dynamo.config._make_closure_patcher(caching_precompile=False)()
+    try:
+        yield
+    finally:
+        switch_back()
 
 
 def guards_of(state: Any) -> list[Any]:

@@ -12,9 +12,10 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch._dynamo
 from torch._dynamo import bytecode_transformation
 from torch._dynamo.guards import CheckFunctionManager
+
+from hotstart._torch.guard_state import all_guards_kept
 
 _TOKEN = uuid.uuid4().hex[:12]
 
@@ -48,8 +49,7 @@ def recording(save_guards: Callable[..., bytes]) -> Iterator[None]:
 
     @functools.wraps(build)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        # Under this flag torch drops the guards on identities, and builds everything twice.
-        with torch._dynamo.config.patch(caching_precompile=False):
+        with all_guards_kept():
             build(self, *args, **kwargs)
 
     @functools.wraps(serialize)
