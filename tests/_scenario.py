@@ -50,8 +50,8 @@ class Scenario:
     load_env: tuple[tuple[str, str], ...] = ()
     #: Needs a process of its own, because it changes more than it can put back.
     alone: bool = False
-    #: User id of the loading process.
-    load_user: int | None = None
+    #: Mode that the loading process finds on the folder of the packages, which is not its own.
+    sealed: int | None = None
 
 
 @dataclasses.dataclass
@@ -119,8 +119,9 @@ def run(
         saved = _child(batch, mode, "save", folder)
         for scenario in batch:
             _edit(scenario, folder / _module(scenario.name))
-            if scenario.load_user is not None:
-                _give_away(folder / _module(scenario.name), scenario.load_user, mode)
+            if scenario.sealed is not None:
+                cache = "inductor" if mode == "torch" else "hotstart"
+                _seal(folder / _module(scenario.name) / cache, scenario.sealed)
         loaded = _child(batch, mode, "load", folder)
         for scenario in batch:
             name = scenario.name
@@ -155,12 +156,23 @@ def _edit(scenario: Scenario, folder: Path) -> None:
     _write(dataclasses.replace(scenario, library=parts[1]), folder, parts[0])
 
 
-def _give_away(folder: Path, user: int, mode: str) -> None:
-    """Let another user read the folders; the kernels' one becomes theirs, the packages' one not."""
-    for path in (folder, *folder.rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-        if mode != "torch" and path.is_relative_to(folder / "inductor"):
-            os.chown(path, user, user)
+NOBODY = 65534
+
+
+def _seal(folder: Path, mode: int) -> None:
+    """Give the folder and all in it to somebody else (if we can) and take rights away."""
+    for path in (*folder.rglob("*"), folder):
+        path.chmod(mode if path.is_dir() else mode & 0o666)
+        if os.getuid() == 0:
+            os.chown(path, NOBODY, NOBODY)
+
+
+def _weak_root() -> list[str]:
+    """A prefix for commands in which root, too, is held to what files' modes say."""
+    if os.getuid() != 0:
+        return []
+    capabilities = ",".join(f"-{c}" for c in ("dac_override", "dac_read_search", "fowner", "chown"))
+    return ["setpriv", f"--bounding-set={capabilities}", "--inh-caps=-all"]
 
 
 def _module(name: str) -> str:
@@ -178,16 +190,15 @@ def _child(batch: Sequence[Scenario], mode: str, phase: str, folder: Path) -> di
     env["TORCH_CACHING_PRECOMPILE"] = "1" if mode == "torch" else "0"
     if phase == "load":
         env.update(dict(kv for s in batch for kv in s.load_env))
-    user = next((s.load_user for s in batch), None) if phase == "load" else None
+    prefix = _weak_root() if phase == "load" and any(s.sealed for s in batch) else []
     done = subprocess.run(
-        [sys.executable, __file__, mode, phase],
+        [*prefix, sys.executable, __file__, mode, phase],
         input=json.dumps(jobs),
         env=env,
         capture_output=True,
         text=True,
         timeout=900,
         check=False,
-        user=user,
     )
     results: dict[str, Result] = {}
     for line in done.stdout.splitlines():

@@ -8,14 +8,11 @@ program must run and be right; ``HITS`` says which rows are served from the pack
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
+import shutil
 from typing import Any
 
 import pytest
-from _scenario import Outcome, Scenario, run
-from _seed import kernel_seed
+from _scenario import Outcome, Scenario
 
 #: The rows that hotstart serves without compiling anything it should not have to. Add a row here
 #: once it does. The right outcome in the end is a hit for all of them, unless ``MISSES`` says why.
@@ -826,39 +823,34 @@ def test_the_tables_name_rows() -> None:
 
 # --------------------------------------------------------------------------- another user
 
-NOBODY = 65534
-READ_ONLY = row(
-    "root's cache, another user",
-    "crash",
-    """
-    def fn(x):
-        return x * 2
 
-    def program(phase):
-        yield "call", torch.compile(fn)(torch.ones(4))
-    """,
-    load_env=(("HOME", "/nonexistent"), ("USER", "nobody"), ("LOGNAME", "nobody")),
-    load_user=NOBODY,
-    alone=True,
+def sealed(mode: int) -> Scenario:
+    return row(
+        f"somebody else's cache, mode {mode:o}",
+        "crash",
+        """
+        def fn(x):
+            return x * 2
+
+        def program(phase):
+            yield "call", torch.compile(fn)(torch.ones(4))
+        """,
+        sealed=mode,
+        alone=True,
+    )
+
+
+@pytest.mark.skipif(
+    os.getuid() == 0 and not shutil.which("setpriv"), reason="root can write anywhere"
 )
-
-
-@pytest.fixture
-def shared_folder() -> Iterator[Path]:
-    """A folder that every user can enter, which pytest's own are not."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can start another user's process")
+@pytest.mark.parametrize("folder_mode", [0o555, 0o700], ids=oct)
 @pytest.mark.parametrize("mode", ["hotstart", pytest.param("torch", marks=pytest.mark.slow)])
-def test_cache_of_another_user(pytestconfig: Any, shared_folder: Path, mode: str) -> None:
-    pytest.importorskip("torch")
-    if mode == "hotstart":
-        pytest.importorskip("hotstart.package", reason="hotstart.package does not exist yet")
-    (outcome,) = run([READ_ONLY], mode, shared_folder, kernel_seed(pytestconfig)).values()
+def test_cache_of_another_user(run_table: Any, mode: str, folder_mode: int) -> None:
+    if os.getuid() != 0 and folder_mode == 0o700:
+        pytest.skip("nobody else's folder without root")
+    scenario = sealed(folder_mode)
+    outcome = run_table([scenario], mode)[scenario.name]
     if mode == "hotstart":
         check(outcome)
     else:
-        assert outcome.verdict == READ_ONLY.torch, outcome
+        assert outcome.verdict == scenario.torch, outcome
