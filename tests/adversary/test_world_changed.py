@@ -22,6 +22,7 @@ from adversary.worlds import WORLD, WORLDS
 
 _BY_NAME = "the guard is built at load from the new value, reached through a module or class"
 _WRONG = {
+    "negzero": "Dynamo's guard takes -0.0 for 0.0, since it compares with ==",
     "argobj": _BY_NAME,
     "assumeconst": "assume_constant_result: the constant is in the graph, nothing guards it",
     "baseswap": _BY_NAME,

@@ -1,4 +1,4 @@
-"""Small programs whose world depends on the environment variable ``W``: ``V`` is 1 or 2 and ``K`` is
+"""Small programs whose world depends on the environment variable ``W``: ``V`` is 1 or 2, ``K`` is
 2.0 or 3.0. No source changes between the two, only what the sources see: a value that was read from
 a file, a library of another version, a patch applied at start.
 
@@ -543,7 +543,7 @@ _world(
     "intfloat",
     """
 B = 1 if V == 1 else 1.0
-def fn(x): return (x.int() * B) 
+def fn(x): return x.int() * B
 """,
 )
 _world(
