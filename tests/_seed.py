@@ -7,6 +7,7 @@ graphs; only g++ finds its work done.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -17,9 +18,24 @@ import pytest
 
 _PROGRAM = """
 import torch
-for shape in ((4, 4), (4,)):
-    for fn in (lambda x: x * 2, lambda x: x * 3, lambda x: x + 1, lambda x: x + 2):
-        torch.compile(fn, dynamic=False)(torch.ones(shape))
+two, one = torch.ones(4, 4), torch.ones(4)
+both = (lambda x: x * 2, lambda x: x * 3, lambda x: x + 1, lambda x: x + 2)
+flat = (
+    lambda x: x + x,
+    lambda x: (x + 1) * 2,
+    lambda x: x * 2 + 1,
+    lambda x: x * 2 * 2,
+    lambda x: torch.relu(x),
+    lambda x: torch.ones(4),
+)
+for fn in both:
+    torch.compile(fn, dynamic=False)(two)
+for fn in (*both, *flat):
+    torch.compile(fn, dynamic=False)(one)
+torch.compile(lambda x, y: x + y)(one, two[0])
+for dtype in (torch.bfloat16, torch.float16):
+    with torch.autocast("cpu", dtype):
+        torch.compile(lambda x: x @ x)(two)
 """
 
 
@@ -28,7 +44,9 @@ def kernel_seed(config: pytest.Config) -> Path:
     import torch
 
     python = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    seed = Path(config.cache.mkdir(f"kernels-{python}-{torch.__version__}"))  # type: ignore[union-attr]
+    version = hashlib.sha256(_PROGRAM.encode()).hexdigest()[:8]
+    assert config.cache is not None
+    seed = Path(config.cache.mkdir(f"kernels-{python}-{torch.__version__}-{version}"))
     done = seed / ".done"
     if not done.exists():
         env = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=str(seed))

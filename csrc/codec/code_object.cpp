@@ -2,15 +2,20 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <string_view>
 
 namespace hotstart::codec {
 namespace {
 
 constexpr bool kHasLocalKinds = PY_VERSION_HEX >= 0x030B0000;
 
+// No instruction has more cache entries than this. (The most so far are ten.)
+constexpr Py_ssize_t kMaxCaches = 16;
+
 // Entries of `caches` are written by the code constructor and by every reading of co_code.
 struct Instructions {
-  static constexpr std::uint8_t kForbidden = 0xff;
+  static constexpr std::uint8_t kForbidden = 0x80;
 
   std::array<std::uint8_t, 256> caches;  // cache entries after each opcode, or kForbidden
   std::uint16_t magic = 0;
@@ -50,6 +55,7 @@ bool fill_caches(PyObject* opmap, PyObject* table) {
     if (number < 0 || number > 255 || internal(text)) continue;
     const long caches = caches_of(table, name, opcode);
     if (caches < 0) return false;
+    if (caches > kMaxCaches) continue;  // never seen: such an instruction stays forbidden
     instructions.caches[static_cast<std::size_t>(number)] = static_cast<std::uint8_t>(caches);
   }
   return true;
@@ -57,8 +63,21 @@ bool fill_caches(PyObject* opmap, PyObject* table) {
 
 // -- Checks of instructions
 
-// The largest number of cache entries after one instruction that we look out for at the end.
-constexpr Py_ssize_t kMaxCaches = 32;
+// Four code units at a time: one load, and look-ups that do not wait for each other.
+bool all_known(const std::uint8_t* units, Py_ssize_t count) {
+  const auto* caches = instructions.caches.data();
+  Py_ssize_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, units + 2 * i, sizeof word);
+    const unsigned found = caches[word & 0xff] | caches[(word >> 16) & 0xff] |
+                           caches[(word >> 32) & 0xff] | caches[(word >> 48) & 0xff];
+    if ((found & Instructions::kForbidden) != 0) return false;
+  }
+  for (; i < count; ++i)
+    if (caches[units[2 * i]] == Instructions::kForbidden) return false;
+  return true;
+}
 
 // Every opcode must be one that a compiler writes, and none may have cache entries past the end.
 // Looks at each code unit as if it were an instruction: a cache entry of sound code is all zeros,
@@ -66,10 +85,7 @@ constexpr Py_ssize_t kMaxCaches = 32;
 const char* check_instructions(PyObject* code) {
   const auto* units = reinterpret_cast<const std::uint8_t*>(PyBytes_AS_STRING(code));
   const Py_ssize_t count = PyBytes_GET_SIZE(code) / 2;
-  unsigned largest = 0;
-  for (Py_ssize_t i = 0; i < count; ++i)
-    largest = std::max(largest, unsigned{instructions.caches[units[2 * i]]});
-  if (largest == Instructions::kForbidden) return "an instruction that this Python does not have";
+  if (!all_known(units, count)) return "an instruction that this Python does not have";
   for (Py_ssize_t i = std::max(count - kMaxCaches, Py_ssize_t{0}); i < count; ++i)
     if (instructions.caches[units[2 * i]] > count - 1 - i)
       return "bytecode that ends inside an instruction";

@@ -1,18 +1,26 @@
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "codec/decode.h"
 
 namespace hotstart::codec {
 namespace {
 
-// Whether CPython would intern such a constant: letters, digits and underscores only.
+// Letters, digits and underscores: what CPython interns among constants.
+constexpr std::array<bool, 256> kNameBytes = [] {
+  std::array<bool, 256> table{};
+  for (const char c : std::string_view("abcdefghijklmnopqrstuvwxyz"
+                                       "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"))
+    table[static_cast<std::uint8_t>(c)] = true;
+  return table;
+}();
+
 bool like_a_name(Bytes latin1) {
-  return std::all_of(latin1.begin(), latin1.end(), [](std::byte byte) {
-    const auto c = static_cast<unsigned char>(byte);
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-  });
+  return std::all_of(latin1.begin(), latin1.end(),
+                     [](std::byte byte) { return kNameBytes[static_cast<std::uint8_t>(byte)]; });
 }
 
 // The units of a wide string need not be aligned in the table, but CPython reads them as numbers.

@@ -319,10 +319,11 @@ class Walker {
   }
 
   bool code_strings(CodeParts<Value>& parts) {
-    parts.filename = string();
-    if (!parts.filename) return false;
+    for (Value* text : {&parts.filename, &parts.name, &parts.qualname}) {
+      *text = string();
+      if (!*text) return false;
+    }
     std::size_t names = 0, cells = 0, frees = 0;
-    if (!read_name(parts.name) || !read_name(parts.qualname)) return false;
     if (!read_names(parts.names, names) || !read_names(parts.varnames, parts.varname_count) ||
         !read_names(parts.cellvars, cells) || !read_names(parts.freevars, frees))
       return false;

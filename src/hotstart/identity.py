@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import sys
 import types
 from typing import Any
 
@@ -27,6 +28,14 @@ def is_plain(value: object) -> bool:
     if type(value) is dict:
         return all(is_plain(k) and is_plain(v) for k, v in value.items())
     return type(value) in _PLAIN
+
+
+def resolve(module: str | None, qualname: str) -> Any:
+    """What ``module`` holds under the dotted name ``qualname`` in this process, None if nothing."""
+    found: Any = sys.modules.get(module or "")
+    for name in qualname.split("."):
+        found = getattr(found, name, None)
+    return found
 
 
 def code_fingerprint(code: types.CodeType) -> str:

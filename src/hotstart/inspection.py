@@ -45,8 +45,14 @@ def _meta(container: Container) -> Mapping[str, object]:
     """The section that is there for people; nothing is loaded from it."""
     if not (container.has(SectionKind.META) and container.has(SectionKind.STRINGS)):
         return {}
-    meta = Decoder(container.get(SectionKind.STRINGS)).decode(container.get(SectionKind.META))
+    decoder = Decoder(container.get(SectionKind.STRINGS), _leave_undecoded)
+    meta = decoder.decode(container.get(SectionKind.META))
     return meta if isinstance(meta, dict) else {}
+
+
+def _leave_undecoded(tag: str, payload: object) -> object:
+    """A value that is not plain, such as a pickle: to look at a file must not run it."""
+    return f"<{tag}>"
 
 
 def describe(file: Path) -> str:

@@ -24,10 +24,10 @@ from hotstart.identity import code_fingerprint
 _FUNCTION_DIGITS, _PART_DIGITS = 32, 16
 
 # A package that is saved by hand belongs to no one way of compiling.
-BY_HAND: Mapping[str, str] = {"backend": "by hand"}
+BY_HAND: Mapping[str, Any] = {"backend": "by hand"}
 
 
-def filing_id(fn: Any, options: Mapping[str, str] = BY_HAND) -> str:
+def filing_id(fn: Any, options: Mapping[str, Any] = BY_HAND) -> str:
     """The id of the package of ``fn``, compiled with ``options`` in this process's environment."""
     return f"{function_part(fn)}-{environment_part()}-{_digest(options)[:_PART_DIGITS]}"
 

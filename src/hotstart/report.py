@@ -147,12 +147,17 @@ class Row:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Times what runs inside, also when it raises."""
+        """Times what runs inside, also when it raises, less the phases that ran inside it: the
+        phases of a row add up to the time that it took."""
+        outer_inside_ns = _phases.inside_ns
+        _phases.inside_ns = 0
         start = time.perf_counter_ns()
         try:
             yield
         finally:
-            self.add_ms(name, (time.perf_counter_ns() - start) / _NS_PER_MS)
+            elapsed = time.perf_counter_ns() - start
+            self.add_ms(name, (elapsed - _phases.inside_ns) / _NS_PER_MS)
+            _phases.inside_ns = outer_inside_ns + elapsed
 
     def snapshot(self) -> FunctionRecord:
         return self._now
@@ -162,6 +167,13 @@ class Row:
             self._now = replace(self._now, **fields)
 
 
+class _Phases(threading.local):
+    """How long the phases took that have ended inside the one that is open in this thread."""
+
+    inside_ns = 0
+
+
+_phases = _Phases()
 _lock = threading.Lock()
 _rows: deque[Row] = deque(maxlen=MAX_ROWS)
 

@@ -161,3 +161,14 @@ def test_inspect_of_a_package_without_words_of_its_own(tmp_path: Path) -> None:
     file = tmp_path / "entry"
     file.write_bytes(build_container([(SectionKind.GUARDS, 0, 0, b"g")]))
     assert inspection.read_facts(file).meta == {}
+
+
+def test_inspection_runs_no_pickle(tmp_path: Path) -> None:
+    file = tmp_path / "entry"
+    encoder = _core.Encoder(lambda value: ("pickle", b"not a pickle"))
+    meta = encoder.encode({"torch": object()})
+    strings = encoder.string_table()
+    file.write_bytes(
+        build_container([(SectionKind.STRINGS, 0, 0, strings), (SectionKind.META, 0, 0, meta)])
+    )
+    assert inspection.read_facts(file).meta == {"torch": "<pickle>"}

@@ -62,6 +62,24 @@ def test_phases_add_up_and_survive_exceptions() -> None:
     assert phases["guards"] > 0
 
 
+def test_a_phase_does_not_count_those_inside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0
+    monkeypatch.setattr(report.time, "perf_counter_ns", lambda: now)
+    row = report.record("m.f", Outcome.HIT)
+    with row.phase("install"):
+        now += 1_000_000
+        with row.phase("guards"):
+            now += 20_000_000
+            with row.phase("read"):
+                now += 300_000_000
+        with row.phase("guards"):
+            now += 4_000_000
+        now += 2_000_000
+    with row.phase("install"):
+        now += 5_000_000
+    assert only_row().phases_ms == {"read": 300, "guards": 24, "install": 8}
+
+
 def test_guards_are_counted_by_kind() -> None:
     row = report.record("m.f", Outcome.HIT)
     row.count_guards({"TENSOR_MATCH": 3}, kept=True)

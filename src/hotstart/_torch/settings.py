@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import types
 from typing import Any
 
 import torch
 import torch._dynamo.config
 import torch._functorch.config
 import torch._inductor.config
+from torch._dynamo.backends.registry import list_backends, lookup_backend
 from torch._dynamo.eval_frame import innermost_backend
+
+from hotstart.identity import fingerprint, resolve
 
 
 def cpu_capabilities() -> dict[str, Any]:
@@ -27,7 +30,9 @@ def accelerator() -> str:
 
 
 def configs() -> dict[str, dict[str, Any]]:
-    """The settings that take part in compiling, by module; what is no plain value is named.
+    """The settings that take part in compiling, as this thread has them, by module.
+
+    What is no plain value is named; functions count with what they do.
 
     torch's own ``get_hash()`` will not do: it hashes the order of sets, which is another one in
     each process, and the inductor's folders.
@@ -52,8 +57,12 @@ _CUSTOM_PASSES = (
 )
 
 
+# Whether packages are made does not change what is in them.
+_ABOUT_PACKAGES = ("caching_precompile", "strict_precompile")
+
+
 def _that_count(config: Any) -> dict[str, Any]:
-    ignored = list(config._compile_ignored_keys)
+    ignored = [*config._compile_ignored_keys, *_ABOUT_PACKAGES]
     return {name: _plain(value) for name, value in config._get_dict(ignored_keys=ignored).items()}
 
 
@@ -66,53 +75,56 @@ def _plain(value: Any) -> Any:
         return tuple(sorted(str(_plain(item)) for item in value))
     if value is None or isinstance(value, (bool, int, float, str, bytes)):
         return value
-    return _name_of(value)
+    if isinstance(value, types.FunctionType):
+        return f"{_name_of(value)} {fingerprint(value)}"
+    return f"{_name_of(value)} {value.uuid() if hasattr(value, 'uuid') else ''}"
 
 
 def torch_version() -> str:
     return f"{torch.__version__} {torch.version.git_version}"
 
 
-def backend_of(context: Any) -> Callable[..., Any]:
-    """The backend function that an optimize context compiles with."""
-    backend: Callable[..., Any] = innermost_backend(context.callback)
-    return backend
+def backend_name(context: Any) -> str | None:
+    """What another process can know the backend of an optimize context by, None if by nothing.
+
+    A backend is known by the name it is registered under, or as a function that its module holds;
+    the latter's code counts too. An object made by a call, a closure or a lambda is nobody else's.
+    """
+    backend: Any = innermost_backend(context.callback)
+    if isinstance(backend, torch._TorchCompileInductorWrapper):
+        return _name_of(backend)
+    compiler = getattr(backend, "compiler_fn", backend)
+    registered = str(getattr(backend, "compiler_name", ""))
+    if registered in list_backends(None) and lookup_backend(registered) is compiler:
+        return f"registered {registered}"
+    name = _name_of(compiler)
+    if resolve(compiler.__module__, getattr(compiler, "__qualname__", "")) is compiler:
+        return f"{name} {fingerprint(compiler)}"
+    return None
 
 
-def compile_options(context: Any) -> dict[str, str]:
+def compile_options(context: Any) -> dict[str, Any]:
     """What of an optimize context, besides the function, decides what it makes."""
-    backend = backend_of(context)
+    backend: Any = innermost_backend(context.callback)
     return {
-        "backend": _name_of(backend),
-        "config": repr(sorted(getattr(backend, "config", {}).items())),
-        "compiler_name": str(getattr(backend, "compiler_name", "")),
-        "region": str(getattr(backend, "name", "")),
-        "dynamic": str(context._dynamic),
-        "fullgraph": str(context.fullgraph),
-        "error_on_graph_break": str(context.error_on_graph_break),
+        "backend": backend_name(context),
+        "config": _plain(getattr(backend, "config", {})),
+        "arguments": _plain(getattr(backend, "kwargs", {})),
+        "region": _plain(getattr(backend, "name", None)),
+        "dynamic": context._dynamic,
+        "fullgraph": context.fullgraph,
+        "error_on_graph_break": context.error_on_graph_break,
         "shapes": repr(context._shapes_spec),
-        "guard_filter": _filter_name(context),
+        "guard_filter": _plain(getattr(context._hooks, "guard_filter_fn", None)),
     }
 
 
-def _filter_name(context: Any) -> str:
-    chosen = getattr(context._hooks, "guard_filter_fn", None)
-    return "" if chosen is None else _name_of(chosen)
-
-
-def _name_of(fn: Any) -> str:
-    named = fn if hasattr(fn, "__qualname__") else type(fn)
-    return f"{named.__module__}.{named.__qualname__}"
-
-
-def are_defaults(options: dict[str, str]) -> bool:
+def are_defaults(options: dict[str, Any]) -> bool:
     """Whether ``options`` are those of a bare ``torch.compile(fn)``."""
-    return options["compiler_name"] == "inductor" and all(
-        options[name] in ("", "None", "False", "[]")
-        for name in options.keys() - {"backend", "compiler_name"}
-    )
+    chosen = {name for name, value in options.items() if value not in (None, False, {}, "None")}
+    return chosen == {"backend"} and "_TorchCompileInductorWrapper" in options["backend"]
 
 
-def has_a_name(backend: Any) -> bool:
-    """Whether another process can tell that it uses the same ``backend``."""
-    return "<" not in _name_of(backend)
+def _name_of(value: Any) -> str:
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}.{named.__qualname__}"

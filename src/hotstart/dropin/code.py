@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from torch._dynamo.exc import PackageError
 from torch.utils.weak import WeakIdKeyDictionary
 
-from hotstart.identity import cell_value
+from hotstart.identity import cell_value, resolve
 
 if TYPE_CHECKING:
     from hotstart.dropin.records import _DynamoCodeCacheEntry
@@ -119,7 +119,7 @@ def _lookup_code(entry: _DynamoCodeCacheEntry) -> types.CodeType:
         raise AssertionError(f"Expected exactly one function name, got {len(entry.function_names)}")
     if not entry.code_source:
         raise PackageError(f"Cannot find source for code entry {entry}")
-    found = resolve(entry.python_module, entry.function_names[0], entry.code_source)
+    found = follow(entry.python_module, entry.function_names[0], entry.code_source)
     if found is None:
         raise PackageError(f"Cannot find source for code entry {entry}")
     if not isinstance(found, types.CodeType):
@@ -127,15 +127,13 @@ def _lookup_code(entry: _DynamoCodeCacheEntry) -> types.CodeType:
     return found
 
 
-def resolve(module: str, qualname: str, code_source: str) -> Any:
+def follow(module: str, qualname: str, code_source: str) -> Any:
     """What the handle ``(module, qualname, code_source)`` names in this process, None if nothing.
 
     ``code_source`` is a path of attributes, each with an optional index:
     ``__closure__[0].cell_contents.__code__``.
     """
-    found: Any = sys.modules.get(module)
-    for name in qualname.split("."):
-        found = getattr(found, name, None)
+    found = resolve(module, qualname)
     for step in code_source.split("."):
         name, _, index = step.partition("[")
         found = getattr(found, name, None)

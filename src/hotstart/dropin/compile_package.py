@@ -348,8 +348,11 @@ class CompilePackage:
 
     def install_what_fits(self, backends: _Backends) -> int:
         """`install`, but what cannot be installed is left to an ordinary compile, each with a
-        reason to `on_give_up`. Returns how many variants serve."""
-        self.uninstall()
+        reason to `on_give_up`. Returns how many variants serve.
+
+        Entries that other packages have on the same code stay, as long as this one has none."""
+        if self._installed_codes:
+            self.uninstall()
         served = 0
         for code, entry in self._codes.items():
 

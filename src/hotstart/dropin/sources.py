@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from torch._dynamo.exc import PackageError
 
-from hotstart.dropin.code import _get_code_source, resolve
+from hotstart.dropin.code import _get_code_source, follow
 from hotstart.identity import code_fingerprint
 from hotstart.source_hash import hash_lines
 
@@ -64,7 +64,7 @@ class LiveCode:
     fingerprint: str
 
     def is_unchanged(self) -> bool:
-        code = resolve(self.module, self.qualname, self.code_source)
+        code = follow(self.module, self.qualname, self.code_source)
         return isinstance(code, types.CodeType) and code_fingerprint(code) == self.fingerprint
 
 
@@ -110,7 +110,7 @@ class SourceInfo:
             qualname, code_source = _get_code_source(code)
         except PackageError:
             return  # No handle leads to it; its guards and its lines have to do.
-        if resolve(module.__name__, qualname, code_source) is code:
+        if follow(module.__name__, qualname, code_source) is code:
             self.live_codes.add(
                 LiveCode(module.__name__, qualname, code_source, code_fingerprint(code))
             )

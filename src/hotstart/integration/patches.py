@@ -44,7 +44,7 @@ def apply(session: Session) -> Patches:
     """Makes torch use hotstart's packages."""
     patches = Patches()
     face = StoreFace(session)
-    patches.set(torch._dynamo.config, "caching_precompile", True)
+    _switch_on(patches, torch._dynamo.config, "caching_precompile")
     patches.set(torch_package, "CompilePackage", dropin.CompilePackage)
     patches.set(torch_package, "DynamoCache", face)
     patches.set(torch_package, "PrecompileCacheArtifact", dropin.PrecompileCacheArtifact)
@@ -58,6 +58,18 @@ def apply(session: Session) -> Patches:
     patches.set(OptimizeContext, "__call__", _wrap_call(session, OptimizeContext.__call__))
     patches.set(torch._dynamo, "reset", _wrap_reset(session, torch._dynamo.reset))
     return patches
+
+
+def _switch_on(patches: Patches, config: Any, flag: str) -> None:
+    """Sets a flag of a configuration module for every thread.
+
+    Assigning to it would count in this thread only, and others would compile without packages. The
+    value that an environment variable would give counts everywhere, unless this thread has one of
+    its own already.
+    """
+    patches.set(config._config[flag], "env_value_default", True)
+    if not getattr(config, flag):
+        patches.set(config, flag, True)
 
 
 def _wrap_call(session: Session, original: Any) -> Any:

@@ -53,21 +53,29 @@ class Session:
         self._attachments[context] = attachment
         contexts.on_enter(context, attachment.enter)
 
-    def attach(self, attachment: Attachment) -> None:
-        """Finds or begins the package of a function, and says in ``attachment.scope`` with which
-        compile options it runs; with none where it is compiled without a package."""
+    def attach(self, attachment: Attachment) -> BackendScope:
+        """Finds or begins the package of a function. Returns with which compile options it runs:
+        none where it is compiled without a package."""
         with eval_frame.compile_lock, self._lock:
             if attachment.scope is not None:
-                return  # Another thread came first, or this is a call from inside the look-up.
-            attachment.scope = BackendScope(None)
-            if self.closed:
-                return
-            row = report.record(_title(attachment.fn), report.Outcome.MISS)
+                return attachment.scope  # Another thread came first.
+            if attachment.looking or self.closed:
+                return BackendScope(None)  # A call from inside the look-up, or after the end.
+            attachment.looking = True
             try:
-                attachment.scope = BackendScope(self._attach(attachment, row))
-            except Exception as e:
-                attachment.detach()
-                row.bypass(report.failure(logger, row.function, "find a package", e))
+                attachment.scope = BackendScope(self._look_up(attachment))
+            finally:
+                attachment.looking = False
+            return attachment.scope
+
+    def _look_up(self, attachment: Attachment) -> str | None:
+        row = report.record(_title(attachment.fn), report.Outcome.MISS)
+        try:
+            return self._attach(attachment, row)
+        except Exception as e:
+            attachment.detach()
+            row.bypass(report.failure(logger, row.function, "find a package", e))
+            return None
 
     def _attach(self, attachment: Attachment, row: report.Row) -> str | None:
         """Returns the id of the compile options, None where there is no package."""
@@ -100,7 +108,7 @@ class Session:
         package: CompilePackage,
         attachment: Attachment,
         key: str,
-        options: dict[str, str],
+        options: dict[str, Any],
         row: report.Row,
     ) -> bool:
         """Whether the store's package was taken over, with at least its records."""
@@ -128,7 +136,7 @@ class Session:
         return True
 
     def _read(
-        self, attachment: Attachment, key: str, options: dict[str, str]
+        self, attachment: Attachment, key: str, options: dict[str, Any]
     ) -> tuple[PrecompileCacheEntry | None, bool]:
         """The package of a function, if there is one, and whether torch's own cache wrote it."""
         if self.store.contains(key):
@@ -136,7 +144,7 @@ class Session:
         return self._read_torch_file(attachment, options), True
 
     def _read_torch_file(
-        self, attachment: Attachment, options: dict[str, str]
+        self, attachment: Attachment, options: dict[str, Any]
     ) -> PrecompileCacheEntry | None:
         """The package that torch's own cache has for the function, if it is sure to fit."""
         if not settings.are_defaults(options):
@@ -211,14 +219,13 @@ class Attachment:
         self.context = weakref.ref(context)
         self.fn = fn
         self.package: CompilePackage = contexts.package_of(context)
-        self.scope: Callable[[], Callable[[], None]] | None = None
+        self.scope: BackendScope | None = None
+        self.looking = False
 
     def enter(self) -> Callable[[], None]:
         """Runs at the start of each call of the function."""
-        if self.scope is None:
-            self.session.attach(self)
-        assert self.scope is not None
-        return self.scope()
+        scope = self.scope or self.session.attach(self)
+        return scope()
 
     def forget(self) -> None:
         """Uninstalls the package; the next call looks for it again."""
@@ -236,8 +243,8 @@ def _cannot_be_filed(attachment: Attachment) -> str | None:
     fn = eval_frame.innermost_fn(attachment.fn)
     if not (inspect.isfunction(fn) or inspect.ismethod(fn)):
         return f"a {type(fn).__name__} has no code object of its own"
-    if not settings.has_a_name(settings.backend_of(attachment.context())):
-        return "the backend is a local function or a lambda, which has no name to file it under"
+    if settings.backend_name(attachment.context()) is None:
+        return "the backend is no function of a module, so it has no name to file packages under"
     return None
 
 

@@ -48,19 +48,20 @@ def enable(store: DynamoStore | str | os.PathLike[str] | None = None) -> Enabled
     """
     global _active
     with _lock:
-        if _active is None and (reason := _cannot_enable()) is None:
+        if _active is None and _may_enable():
             _active = _start(store)
-        elif _active is None:
-            logger.warning("hotstart stays off: %s", reason)
     return Enabled()
 
 
-def _cannot_enable() -> str | None:
+def _may_enable() -> bool:
     if os.environ.get("HOTSTART_DISABLE") == "1":
-        return "HOTSTART_DISABLE=1"
+        return False
     import torch
 
-    return unsupported_reason(torch.__version__)
+    reason = unsupported_reason(torch.__version__)
+    if reason is not None:
+        logger.warning("hotstart stays off: %s", reason)
+    return reason is None
 
 
 def _start(store: DynamoStore | str | os.PathLike[str] | None) -> tuple[Session, Patches]:

@@ -51,6 +51,8 @@ class DiskDynamoStore(DynamoStore):
         """Publishes a package's bytes; the name of the argument is torch's."""
         file = self.file_of(path)
         try:
+            # makedirs gives its mode to the last folder only.
+            os.makedirs(self.path_prefix() or ".", mode=0o700, exist_ok=True)
             os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
             publish(file, pickled_content)
         except Exception as e:

@@ -76,7 +76,7 @@ def _meta(entry: PrecompileCacheEntry) -> dict[str, Any]:
     return {
         "function": dynamo.fn_name,
         "python": system.python_version,
-        "torch": system.torch_version,
+        "torch": str(system.torch_version),
         "device": dynamo.device_type,
         "gpu": system.gpu_name,
         "codes": len(dynamo.codes),
