@@ -30,7 +30,7 @@ test-slow: $(VENV)/.built
 
 # The parts that need no torch, on every Python from 3.10 on that is on PATH or that pyenv has.
 test-pythons:
-	scripts/test-pythons tests/codec tests/container
+	scripts/test-pythons tests/codec tests/container tests/hash
 
 bench-codec: $(VENV)/.built
 	$(RUN) -m pytest benchmarks/test_codec.py -s -q $(PYTEST_ARGS)

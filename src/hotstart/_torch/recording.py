@@ -39,6 +39,18 @@ class _OwnNumbers:
 _numbers = _OwnNumbers()
 
 
+def keeping_all_guards(build: Callable[..., None]) -> Callable[..., None]:
+    """``CheckFunctionManager.__init__`` without what torch does to guards while it makes packages:
+    it drops those on identities, and builds everything twice to do so."""
+
+    @functools.wraps(build)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        with all_guards_kept():
+            build(self, *args, **kwargs)
+
+    return __init__
+
+
 @contextlib.contextmanager
 def recording(save_guards: Callable[..., bytes]) -> Iterator[None]:
     """While open, Dynamo's names are unique across processes, all guards are kept and built once,
@@ -47,16 +59,11 @@ def recording(save_guards: Callable[..., bytes]) -> Iterator[None]:
     build, serialize = CheckFunctionManager.__init__, CheckFunctionManager.serialize_guards
     numbers = bytecode_transformation._unique_id_counter
 
-    @functools.wraps(build)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        with all_guards_kept():
-            build(self, *args, **kwargs)
-
     @functools.wraps(serialize)
     def serialize_guards(self: Any, *args: Any) -> bytes:
         return save_guards(functools.partial(serialize, self), *args)
 
-    CheckFunctionManager.__init__ = __init__
+    CheckFunctionManager.__init__ = keeping_all_guards(build)
     CheckFunctionManager.serialize_guards = serialize_guards
     bytecode_transformation._unique_id_counter = _numbers
     try:

@@ -13,6 +13,8 @@ from torch.compiler._cache import CacheArtifactFactory
 
 from hotstart import package as dropin
 from hotstart._torch.context import OptimizeContext, package_hidden
+from hotstart._torch.guard_state import CheckFunctionManager
+from hotstart._torch.recording import keeping_all_guards
 from hotstart.integration.session import Session
 from hotstart.integration.store_face import StoreFace
 
@@ -45,6 +47,9 @@ def apply(session: Session) -> Patches:
     patches = Patches()
     face = StoreFace(session)
     _switch_on(patches, torch._dynamo.config, "caching_precompile")
+    # Where nothing is recorded, too: what is compiled without a package must keep its guards.
+    build = CheckFunctionManager.__init__
+    patches.set(CheckFunctionManager, "__init__", keeping_all_guards(build))
     patches.set(torch_package, "CompilePackage", dropin.CompilePackage)
     patches.set(torch_package, "DynamoCache", face)
     patches.set(torch_package, "PrecompileCacheArtifact", dropin.PrecompileCacheArtifact)
