@@ -125,7 +125,7 @@ class CompilePackage:
                 raise AssertionError(f"Expected _DynamoCacheEntry, got {type(dynamo)}")
             dynamo.check_versions()
             if not ignore_inlined_sources:
-                dynamo.source_info.check()
+                dynamo.source_info.check(innermost)
                 source_info = dynamo.source_info
             main, *others = dynamo.codes
             codes[innermost.__code__] = main
@@ -233,7 +233,7 @@ class CompilePackage:
         compile_ = _Compile(self._entry_for(code))
         self._compiles.append(compile_)
         try:
-            with recording(save_guards):
+            with recording(save_guards, self._assumed_constant):
                 yield
         finally:
             compile_.entry.has_compile_id = True
@@ -285,6 +285,11 @@ class CompilePackage:
         entry.bypassed = not entry.guarded_codes
         self.on_give_up(entry.python_code.co_name, reason)
 
+    def _assumed_constant(self, name: str) -> None:
+        compile_ = self._current("_assumed_constant")
+        if not compile_.given_up:
+            self._give_up(compile_, f"{name} is assumed to be constant, in this process")
+
     def add_inlined_source(self, sources: list[types.CodeType]) -> None:
         compile_ = self._current("add_inlined_source")
         if compile_.given_up:
@@ -292,6 +297,8 @@ class CompilePackage:
         for code in sources:
             if code in self._resume_codes:
                 continue
+            if code is self._innermost_fn.__code__:
+                self._source_info.add_main(self._innermost_fn)
             try:
                 self._source_info.add_code(code)
             except (AssertionError, OSError) as e:

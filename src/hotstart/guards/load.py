@@ -38,6 +38,8 @@ def load_guard_manager(
     envelope: Envelope | None = getattr(guards_state, "hotstart_envelope", None)
     if envelope is None:
         return guard_state.build(guards_state, target_code, runtime_global_scope)
+    if guard_state.ambient()["hooks"] != envelope.ambient["hooks"]:
+        raise PackageError("hooks of all modules were added or removed since it was compiled")
     saved_texts = {guard.name: text_of(guard) for guard in guard_state.guards_of(guards_state)}
     manager, facts = build_as_saved(envelope, guards_state, target_code, runtime_global_scope)
     for name, said in envelope.facts.items():
