@@ -20,8 +20,6 @@ from _seed import kernel_seed
 
 from adversary.worlds import WORLD, WORLDS
 
-_WRONG = {"negzero": "Dynamo's guard takes -0.0 for 0.0, since it compares with =="}
-
 Results = dict[str, dict[str, Any]]
 
 
@@ -64,13 +62,7 @@ def changed(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Confi
     return _process(folder, "2")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason=_WRONG[name])) if name in _WRONG else name
-        for name in WORLDS
-    ],
-)
+@pytest.mark.parametrize("name", WORLDS)
 def test_the_new_world_counts(changed: Results, name: str) -> None:
     result = changed[name]
     assert result["crash"] is None

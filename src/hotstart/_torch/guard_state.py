@@ -202,7 +202,7 @@ def ambient() -> dict[str, Any]:
         "exclude": torch._C._dispatch_tls_local_exclude_set().raw_repr(),
         "grad": torch.is_grad_enabled(),
         "device": None if device is None else str(device),
-        "hooks": torch.nn.modules.module._has_any_global_hook(),
+        "hooks": bool(torch.nn.modules.module._has_any_global_hook()),
     }
 
 
