@@ -81,7 +81,7 @@ def _as_data(value: object, depth: int) -> object:
     if isinstance(value, types.ModuleType):
         return ("module", value.__name__)
     if isinstance(value, type):
-        return ("class", *_name_of(value))
+        return ("class", *(_name_of(base) for base in value.__mro__))
     if isinstance(value, types.CodeType):
         return ("code", _code_as_data(value))
     if depth < _MAX_DEPTH:
@@ -96,7 +96,17 @@ def _as_data(value: object, depth: int) -> object:
             return (type(value).__name__, tuple(ordered))
     if isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType)):
         return ("builtin", *_name_of(value))
-    return ("instance", *_name_of(type(value)))
+    return ("instance", *_name_of(type(value)), _plain_part(value))
+
+
+def _plain_part(value: Any) -> object:
+    """What an instance of a class derived from a plain one is as the latter."""
+    plain: Any
+    for plain in (int, float, complex, str, bytes):
+        if isinstance(value, plain):
+            return plain.__new__(plain, value)
+    raw = getattr(value, "raw_repr", None)  # a set of torch's dispatch keys
+    return raw() if callable(raw) else None
 
 
 def _behaviour_of(fn: types.FunctionType, depth: int) -> tuple[object, ...]:

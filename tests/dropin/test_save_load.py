@@ -684,3 +684,22 @@ def test_hot_load(
         assert torch.equal(result, expected)
         assert compiles() == 0
         assert counters["dynamo_cache"]["dynamo_cache_hit"] == 1
+
+
+# --------------------------------------------------------------------------- higher-order operators
+
+
+@pytest.mark.parametrize("backend", ["eager"], indirect=True)
+def test_cond(by_hand: ByHand, program: Any, torch_fails: Any) -> None:
+    torch_fails("unpickling re-traces the graph, which torch.cond does not take (pytorch 194300)")
+    source = """\
+    def fn(x):
+        return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x + 2, (x,))
+    """
+    by_hand.compile(program(source).fn)(X)
+    by_hand.save()
+    fn = program.restart().fn
+    with no_compiles():
+        compiled = by_hand.load(fn)
+        assert torch.equal(compiled(X), X + 1)
+        assert torch.equal(compiled(-X), -X + 2)

@@ -60,12 +60,16 @@ def what_torch_is() -> dict[str, Any]:
 # --------------------------------------------------------------------------- on and off
 
 
+def changed(before: dict[str, Any]) -> set[str]:
+    """The names of what is not what it was."""
+    return {name for name, value in what_torch_is().items() if value is not before[name]}
+
+
 def test_disable_restores_torch() -> None:
     before = what_torch_is()
     hotstart.enable()
     hotstart.enable()
-    during = what_torch_is()
-    assert {name for name in before if before[name] is not during[name]} == {
+    assert changed(before) == {
         "CompilePackage",
         "DynamoCache",
         "PrecompileCacheArtifact",
@@ -77,8 +81,7 @@ def test_disable_restores_torch() -> None:
         "flag",
     }
     hotstart.disable()
-    after = what_torch_is()
-    assert all(before[name] is after[name] for name in before)
+    assert not changed(before)
     hotstart.disable()
 
 
@@ -87,8 +90,8 @@ def test_a_compile_leaves_torch_as_it_was(program: Any) -> None:
     with hotstart.enable():
         during = what_torch_is()
         torch.compile(program("def fn(x):\n    return x + 1\n").fn)(X)
-        assert all(value is during[name] for name, value in what_torch_is().items())
-    assert all(before[name] is value for name, value in what_torch_is().items())
+        assert not changed(during)
+    assert not changed(before)
 
 
 def test_a_failing_compile_leaves_torch_as_it_was(program: Any) -> None:
@@ -99,7 +102,7 @@ def test_a_failing_compile_leaves_torch_as_it_was(program: Any) -> None:
         during = what_torch_is()
         with pytest.raises(Exception, match="no"):
             torch.compile(program("def fn(x):\n    return x + 1\n").fn, backend=backend)(X)
-        assert all(value is during[name] for name, value in what_torch_is().items())
+        assert not changed(during)
 
 
 def test_switched_off_by_the_environment(
@@ -108,7 +111,7 @@ def test_switched_off_by_the_environment(
     monkeypatch.setenv("HOTSTART_DISABLE", "1")
     before = what_torch_is()
     with hotstart.enable():
-        assert all(before[name] is value for name, value in what_torch_is().items())
+        assert not changed(before)
         torch.compile(program("def fn(x):\n    return x + 1\n").fn)(X)
     assert hotstart.save() == 0
     assert not hotstart.explain().rows
@@ -121,7 +124,7 @@ def test_an_unknown_torch_is_said_and_left_alone(
     monkeypatch.setattr(torch, "__version__", "3.0.0")
     before = what_torch_is()
     hotstart.enable()
-    assert all(before[name] is value for name, value in what_torch_is().items())
+    assert not changed(before)
     assert backend_log == [
         "hotstart stays off: torch 3.0.0 is not one of the releases hotstart knows "
         "(2.13, 2.14, 2.15)"

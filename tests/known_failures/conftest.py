@@ -17,13 +17,13 @@ def run_table(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[Sequence[Scenario], str], dict[str, Outcome]]:
     """The outcomes of a table in a mode, from one run however many tests ask for them."""
-    known: dict[tuple[int, str], dict[str, Outcome]] = {}
+    known: dict[tuple[str, str], dict[str, Outcome]] = {}
 
     def outcomes(table: Sequence[Scenario], mode: str) -> dict[str, Outcome]:
         pytest.importorskip("torch")
         if mode == "hotstart":
             pytest.importorskip("hotstart.package", reason="hotstart.package does not exist yet")
-        key = (id(table), mode)
+        key = (table[0].name, mode)
         if key not in known:
             folder: Path = tmp_path_factory.mktemp(f"scenarios-{mode}-")
             known[key] = run(table, mode, folder, kernel_seed(pytestconfig))

@@ -6,8 +6,10 @@ Checked on torch 2.13.0.
 from __future__ import annotations
 
 import contextlib
+import logging
 import pickle
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -33,6 +35,12 @@ IDENTITY_GUARDS = frozenset(
         "NN_MODULE",
     }
 )
+
+# Guards on an object's class, of which the text gives the name only.
+TYPE_GUARDS = frozenset({"TYPE_MATCH", "FAKE_SCRIPT_TYPE_MATCH"})
+
+# Guards on a value that leave no text.
+VALUE_GUARDS = frozenset({"CONSTANT_SUBCLASS_MATCH", "DISPATCH_KEY_SET_MATCH"})
 
 # Guards on tensors, which read attributes that torch's pickle of a tensor leaves out.
 TENSOR_GUARDS = frozenset({"TENSOR_MATCH"})
@@ -60,9 +68,10 @@ def _fsdp_modules_left_alone() -> contextlib.AbstractContextManager[Any]:
 
 def build(state: Any, code: types.CodeType, global_scope: dict[str, Any]) -> Any:
     """The guard manager that checks frames of ``code`` for what ``state`` says."""
-    # The packages' own guards are all kept: the filter that torch applies under this flag drops
-    # the identity guards, and builds everything twice to do so.
-    with torch._dynamo.config.patch(caching_precompile=False):
+    for guard in state.output_graph.guards:
+        # Building appends to these.
+        guard.code_list = guard.guard_types = None
+    with all_guards_kept(), hooks_guarded(), _quiet():
         manager = CheckFunctionManager(
             code,
             OutputGraphCommon(state.output_graph),
@@ -70,6 +79,67 @@ def build(state: Any, code: types.CodeType, global_scope: dict[str, Any]) -> Any
             runtime_global_scope=global_scope,
         )
     return manager.guard_manager
+
+
+@contextlib.contextmanager
+def all_guards_kept() -> Iterator[None]:
+    """While open, this thread builds guards without the flags that drop some of them.
+
+    Under `caching_precompile` torch drops the guards on identities, and builds everything twice to
+    do so.
+    """
+    # config.patch() would leave a value of this thread's own behind, where there was none.
+    switch_back = torch._dynamo.config._make_closure_patcher(caching_precompile=False)()
+    try:
+        yield
+    finally:
+        switch_back()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """torch prints a page when a guard cannot be built. What comes of it is ours to say."""
+    log = logging.getLogger("torch._guards")
+    thread = threading.get_ident()
+
+    def is_another_thread(_: logging.LogRecord) -> bool:
+        return threading.get_ident() != thread
+
+    log.addFilter(is_another_thread)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_another_thread)
+
+
+def keep_hooks(builder: Any, guards: list[Any]) -> None:
+    """Has torch's serialiser keep the hook dictionaries of modules, which it takes as unguarded."""
+    for guard in guards:
+        if guard.create_fn_name() == "EMPTY_NN_MODULE_HOOKS_DICT":
+            hooks = builder.get(guard)
+            builder.guard_tree_values[id(hooks)] = hooks
+
+
+@contextlib.contextmanager
+def hooks_guarded() -> Iterator[None]:
+    """While open, this thread builds the guards that a module has no hooks.
+
+    torch leaves them out, trusting that nobody adds a hook after the compile. For a loaded package
+    that was in another process.
+    """
+    switch_back = torch._dynamo.config._make_closure_patcher(skip_nnmodule_hook_guards=False)()
+    try:
+        yield
+    finally:
+        switch_back()
+
+
+def about_tensor(value: Any) -> tuple[str, ...]:
+    """What a guard checks of a tensor besides sizes and strides, which are saved as numbers."""
+    keys = getattr(value, "dispatch_keys", None) or torch._C._dispatch_keys(value)
+    kind = getattr(value, "pytype", None) or type(value)
+    facts = (kind, value.dtype, value.requires_grad, value.dim(), keys.raw_repr())
+    return tuple(str(fact) for fact in facts)
 
 
 def guards_of(state: Any) -> list[Any]:

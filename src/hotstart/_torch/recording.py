@@ -12,9 +12,10 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch._dynamo
 from torch._dynamo import bytecode_transformation
 from torch._dynamo.guards import CheckFunctionManager
+
+from hotstart._torch.guard_state import all_guards_kept
 
 _TOKEN = uuid.uuid4().hex[:12]
 
@@ -44,7 +45,7 @@ def keeping_all_guards(build: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(build)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        with torch._dynamo.config.patch(caching_precompile=False):
+        with all_guards_kept():
             build(self, *args, **kwargs)
 
     return __init__

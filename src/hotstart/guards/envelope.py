@@ -3,8 +3,8 @@
 Three kinds of bytes can stand in ``_GuardedCodeCacheEntry.guards_state``:
 
 - torch's own pickle, from a manual save without `hotstart.enable()`;
-- an envelope: torch's pickle, the fingerprint of each object that an identity guard names, and
-  the thread state the guards were built under;
+- an envelope: torch's pickle, what it leaves out, checksums of what the guards said, and the
+  thread state they were built under;
 - a refusal: why this variant cannot be saved.
 """
 
@@ -21,12 +21,12 @@ _REFUSAL = b"hotstart refusal 1\n"
 
 @dataclasses.dataclass(frozen=True)
 class Envelope:
-    """``identities`` maps the name of a guard's source to the fingerprint of what it led to;
-    ``tensor_attributes`` the name of a tensor's to what was set on the tensor, such as marks of
-    dynamic dimensions; ``kinds`` counts the guards by kind."""
+    """``facts`` is what the guards said, see `hotstart.guards.facts`; ``tensor_attributes`` maps
+    the name of a tensor's source to what was set on the tensor, such as marks of dynamic
+    dimensions; ``kinds`` counts the guards by kind."""
 
     torch_state: bytes
-    identities: dict[str, str]
+    facts: dict[str, int]
     tensor_attributes: dict[str, dict[str, Any]]
     ambient: dict[str, Any]
     kinds: dict[str, int]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
 from typing import Any
 
 from torch._dynamo.exc import PackageError
 
 from hotstart._torch import guard_state
 from hotstart.guards.envelope import Envelope, Refusal
-from hotstart.identity import fingerprint
-from hotstart.log import one_line
+from hotstart.guards.facts import facts_of, text_of
 
 
 def load_guards_state(guards_state: bytes) -> Any:
@@ -34,36 +32,35 @@ def load_guard_manager(
 ) -> Any:
     """Builds the guards for frames of ``target_code`` whose globals are ``runtime_global_scope``.
 
-    Raises PackageError where an object that a guard names is not what it was when saved.
+    Raises PackageError where a guard no longer says what it said when it was saved, because
+    something that it refers to by name has changed.
     """
     envelope: Envelope | None = getattr(guards_state, "hotstart_envelope", None)
     if envelope is None:
         return guard_state.build(guards_state, target_code, runtime_global_scope)
-    guard_state.use_live_builtins(guards_state, runtime_global_scope)
-    _restore(guards_state, envelope)
-    with guard_state.ambient_restored(envelope.ambient):
-        return guard_state.build(guards_state, target_code, runtime_global_scope)
+    saved_texts = {guard.name: text_of(guard) for guard in guard_state.guards_of(guards_state)}
+    manager, facts = build_as_saved(envelope, guards_state, target_code, runtime_global_scope)
+    for name, said in envelope.facts.items():
+        if facts.get(name) != said:
+            source = name.partition(" ")[2]
+            text = " and ".join(saved_texts.get(source, "").splitlines())
+            raise PackageError(f"{source} is no longer what it was when compiled: {text or name}")
+    return manager
 
 
-def _restore(state: Any, envelope: Envelope) -> None:
-    """Raises PackageError where a guarded object is missing or has another fingerprint; puts back
-    what torch's pickle leaves out of tensors."""
+def build_as_saved(
+    envelope: Envelope, state: Any, target_code: types.CodeType, global_scope: Any
+) -> tuple[Any, dict[str, int]]:
+    """The guard manager, built in the thread state it was built in when saved, and what its guards
+    say now."""
+    guard_state.use_live_builtins(state, global_scope)
     value_of = guard_state.value_reader(state)
     for guard in guard_state.guards_of(state):
-        expected = envelope.identities.get(guard.name)
-        if expected is not None:
-            _check_identity(guard, value_of, expected)
         for name, value in envelope.tensor_attributes.get(guard.name, {}).items():
             setattr(value_of(guard), name, value)
-
-
-def _check_identity(guard: Any, value_of: Callable[[Any], Any], expected: str) -> None:
-    try:
-        found = fingerprint(value_of(guard))
-    except Exception as e:
-        raise PackageError(f"{guard.name} cannot be found: {one_line(e)}") from e
-    if found != expected:
-        raise PackageError(f"{guard.name} is no longer what it was when compiled")
+    with guard_state.ambient_restored(envelope.ambient):
+        manager = guard_state.build(state, target_code, global_scope)
+    return manager, facts_of(state, value_of)
 
 
 def install_builtins(state: Any, global_scope: dict[str, Any]) -> str | None:

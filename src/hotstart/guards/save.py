@@ -7,14 +7,15 @@ start. A variant whose guards do not come through is not saved, and says why.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from hotstart._torch import guard_state
 from hotstart.guards.envelope import Envelope, Refusal
-from hotstart.guards.load import load_guard_manager, load_guards_state
-from hotstart.identity import fingerprint, is_plain
+from hotstart.guards.load import build_as_saved, load_guards_state
+from hotstart.identity import is_plain
 from hotstart.log import logger, one_line
 
 
@@ -30,17 +31,16 @@ def save_guards(
         reason = _process_bound(sorted_guards)
         if reason is not None:
             return Refusal(reason, kinds).to_bytes()
+        guard_state.keep_hooks(builder, sorted_guards)
         with guard_state.identity_guards_allowed():
             torch_state = serialize(builder, sorted_guards, output_graph)
-        saved = Envelope(
-            torch_state,
-            _identities(builder, sorted_guards),
-            _tensor_attributes(builder, sorted_guards),
-            guard_state.ambient(),
-            kinds,
-        ).to_bytes()
-        reason = _trial(saved, builder, output_graph)
-        return saved if reason is None else Refusal(reason, kinds).to_bytes()
+        attributes = _tensor_attributes(builder, sorted_guards)
+        draft = Envelope(torch_state, {}, attributes, guard_state.ambient(), kinds)
+        manager, facts = _trial(draft, builder)
+        if not manager.check(output_graph.local_scope):
+            failing = guard_state.failing_guard(manager, output_graph.local_scope)
+            return Refusal(f"no portable form of the guard {failing}", kinds).to_bytes()
+        return dataclasses.replace(draft, facts=facts).to_bytes()
     except Exception as e:
         logger.debug("guards cannot be saved", exc_info=True)
         return Refusal(f"guards cannot be saved: {one_line(e)}", kinds).to_bytes()
@@ -54,15 +54,6 @@ def _process_bound(guards: list[Any]) -> str | None:
     return None
 
 
-def _identities(builder: Any, guards: list[Any]) -> dict[str, str]:
-    found = {}
-    for guard in guards:
-        kinds = {guard.create_fn_name(), *(guard.guard_types or ())}
-        if kinds & guard_state.IDENTITY_GUARDS:
-            found[guard.name] = fingerprint(builder.get(guard))
-    return found
-
-
 def _tensor_attributes(builder: Any, guards: list[Any]) -> dict[str, dict[str, Any]]:
     found = {}
     for guard in guards:
@@ -74,11 +65,7 @@ def _tensor_attributes(builder: Any, guards: list[Any]) -> dict[str, dict[str, A
     return found
 
 
-def _trial(saved: bytes, builder: Any, output_graph: Any) -> str | None:
-    """Why the saved guards do not accept the frame they were made for; None if they do."""
-    state = load_guards_state(saved)
-    manager = load_guard_manager(state, builder.f_code, builder.runtime_global_scope)
-    if manager.check(output_graph.local_scope):
-        return None
-    failing = guard_state.failing_guard(manager, output_graph.local_scope)
-    return f"no portable form of the guard {failing}"
+def _trial(draft: Envelope, builder: Any) -> tuple[Any, dict[str, int]]:
+    """The guards as another process would build them, and what they say."""
+    state = load_guards_state(draft.to_bytes())
+    return build_as_saved(draft, state, builder.f_code, builder.runtime_global_scope)
