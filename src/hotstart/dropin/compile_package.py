@@ -101,6 +101,12 @@ class CompilePackage:
             self.uninstall()
             self.validate()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is a new package that waits for `initialize`: what is installed here, on these
+        code objects and in these globals, belongs to this one. Compiled modules are copied with
+        the package they are compiled into."""
+        return CompilePackage, (None,)
+
     # Beginning
 
     def is_initialized(self) -> bool:
