@@ -115,6 +115,7 @@ std::string at_index(Py_ssize_t index) { return bracketed(std::to_string(index))
 // How to reach the value of a key: its repr for strings and numbers, which is short and harmless.
 std::string at_key(PyObject* key, Py_ssize_t place) {
   constexpr Py_ssize_t kLongest = 60;
+  if (PyErr_Occurred() != nullptr) return {};  // the hook's own exception, which names no place
   Ref text;
   if (PyUnicode_CheckExact(key) || PyLong_CheckExact(key) || PyBytes_CheckExact(key))
     text = Ref::steal(PyObject_Repr(key));

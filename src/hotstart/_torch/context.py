@@ -13,8 +13,14 @@ __all__ = ["OptimizeContext"]
 
 
 def package_of(context: Any) -> Any:
-    """The package that a context's compiles are recorded in, None if in none."""
-    return context._package
+    """The package that a context's compiles are recorded in, None if in none.
+
+    A copy of a context, such as a copied module has, forgets it; what compiles for it does not.
+    """
+    if context._package is not None:
+        return context._package
+    packages = (getattr(convert, "_package", None) for convert in _converters(context))
+    return next((package for package in packages if package is not None), None)
 
 
 @contextlib.contextmanager
@@ -30,10 +36,16 @@ def package_hidden(context: Any) -> Iterator[None]:
 def detach_package(context: Any) -> None:
     """From here on the context compiles as if packages did not exist."""
     context._package = None
-    convert: Any = context.callback
-    while convert is not None:
+    for convert in _converters(context):
         if hasattr(convert, "_package"):
             convert._package = None
+
+
+def _converters(context: Any) -> Iterator[Any]:
+    """What a context compiles frames with, from the outermost to the innermost."""
+    convert: Any = context.callback
+    while convert is not None:
+        yield convert
         convert = vars(convert).get("_inner_convert") or _wrapped_by(convert)
 
 

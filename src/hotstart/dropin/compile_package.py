@@ -101,6 +101,12 @@ class CompilePackage:
             self.uninstall()
             self.validate()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is a new package that waits for `initialize`: what is installed here, on these
+        code objects and in these globals, belongs to this one. Compiled modules are copied with
+        the package they are compiled into."""
+        return CompilePackage, (None,)
+
     # Beginning
 
     def is_initialized(self) -> bool:
@@ -561,10 +567,19 @@ def _resume_function(code: types.CodeType, scope: dict[str, Any], name: str) -> 
 
 
 def _why_not_portable(dynamo_code: types.CodeType) -> str | None:
-    names = naming.names_by_address(dynamo_code)
-    if not names:
-        return None
-    return f"the bytecode uses {names[0]}, a global that exists in this process only"
+    if names := naming.names_by_address(dynamo_code):
+        return f"the bytecode uses {names[0]}, a global that exists in this process only"
+    if _holds_a_dict(dynamo_code):
+        return "the bytecode holds the globals of a nested function, which a copy cannot stand for"
+    return None
+
+
+def _holds_a_dict(code: types.CodeType) -> bool:
+    """No Python compiler puts a dict among the constants; Dynamo does, to make a function there."""
+    return any(
+        isinstance(const, dict) or (isinstance(const, types.CodeType) and _holds_a_dict(const))
+        for const in code.co_consts
+    )
 
 
 def _untimed(phase: str) -> contextlib.AbstractContextManager[None]:

@@ -12,6 +12,7 @@ import torch._dynamo.precompile_context as torch_precompile_context
 from torch.compiler._cache import CacheArtifactFactory
 
 from hotstart import package as dropin
+from hotstart._torch.autograd_cache import graph_compile, only_compiled_code
 from hotstart._torch.context import OptimizeContext, package_hidden
 from hotstart._torch.guard_state import CheckFunctionManager
 from hotstart._torch.recording import keeping_all_guards
@@ -50,6 +51,8 @@ def apply(session: Session) -> Patches:
     # Where nothing is recorded, too: what is compiled without a package must keep its guards.
     build = CheckFunctionManager.__init__
     patches.set(CheckFunctionManager, "__init__", keeping_all_guards(build))
+    should_save = graph_compile._should_save_cache
+    patches.set(graph_compile, "_should_save_cache", only_compiled_code(should_save))
     patches.set(torch_package, "CompilePackage", dropin.CompilePackage)
     patches.set(torch_package, "DynamoCache", face)
     patches.set(torch_package, "PrecompileCacheArtifact", dropin.PrecompileCacheArtifact)

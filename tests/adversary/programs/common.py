@@ -46,9 +46,22 @@ def same(got: Any, expected: Any) -> None:
     for a, b in zip(ours, eager, strict=True):
         if isinstance(b, torch.Tensor):
             alike = (a.dtype, a.shape, a.requires_grad) == (b.dtype, b.shape, b.requires_grad)
-            assert alike and torch.allclose(a, b, equal_nan=True), f"wrong: {got}, not {expected}"
+            close = alike and torch.allclose(a, b, equal_nan=True)
+            assert close, f"wrong: {got}, not {expected}"
         else:
             assert a == b, f"wrong: {a} instead of {b}"
+
+
+def same_error(ours: Callable[[], Any], eager: Callable[[], Any]) -> None:
+    assert _error_of(ours) == _error_of(eager)
+
+
+def _error_of(fn: Callable[[], Any]) -> type[Exception] | None:
+    try:
+        fn()
+    except Exception as e:
+        return type(e)
+    return None
 
 
 def graphs() -> int:
