@@ -145,6 +145,11 @@ def _as_data(value: object, depth: int) -> object:
     return ("instance", *_name_of(type(value)), _plain_part(value))
 
 
+def lineage(cls: type) -> tuple[tuple[str, str], ...]:
+    """The names of a class and its bases, in the order in which attributes are looked up."""
+    return tuple(_name_of(base) for base in cls.__mro__)
+
+
 def _class_as_data(cls: type, depth: int) -> object:
     """A class by its name and, if it is a user's, what its body holds: a compile that makes an
     instance or reads an attribute has looked no closer than at the class."""

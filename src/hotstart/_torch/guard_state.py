@@ -51,8 +51,16 @@ PROCESS_BOUND_GUARDS = frozenset({"DICT_VERSION", "WEAKREF_ALIVE"})
 
 def unpickle(state: bytes) -> Any:
     """The guard state in ``state``. This runs what the pickle says, as loading a package does."""
-    with _fsdp_modules_left_alone():
+    with _fsdp_modules_left_alone(), _no_guards_installed():
         return pickle.loads(state)
+
+
+def _no_guards_installed() -> contextlib.AbstractContextManager[Any]:
+    """The source of an imported module adds a guard to the ongoing trace when it is made, and fails
+    where there is none, as when it comes out of a pickle."""
+    context = torch._guards.TracingContext(None)
+    context.guards_context.skip_install = True
+    return torch._guards.tracing(context)  # type: ignore[no-any-return]
 
 
 def _fsdp_modules_left_alone() -> contextlib.AbstractContextManager[Any]:

@@ -27,6 +27,9 @@ from hotstart.dropin.code import (
     _get_code_source,
     _lookup_code,
     backends_used,
+    holds_a_dict,
+    with_globals_named,
+    with_globals_of,
 )
 from hotstart.dropin.records import (
     _BackendId,
@@ -271,7 +274,7 @@ class CompilePackage:
             return
         compile_.variant = _GuardedCodeCacheEntry(
             guards_state=guards_state,
-            dynamo_code=SerializedCode.from_code_object(dynamo_code),
+            dynamo_code=SerializedCode.from_code_object(with_globals_named(dynamo_code)),
         )
         compile_.entry.guarded_codes.append(compile_.variant)
         if self._is_filed(compile_.entry):
@@ -391,7 +394,7 @@ class CompilePackage:
     ) -> int:
         """Returns how many variants of the entry serve."""
         try:
-            scope = self._globals_of(entry)
+            scope = self._scope_of(entry.python_module)
             self._install_names(code, entry, scope)
             target = self._target_of(code, entry)
         except Exception as e:
@@ -415,10 +418,11 @@ class CompilePackage:
                 failed(e)
         return served
 
-    def _globals_of(self, entry: _DynamoCodeCacheEntry) -> dict[str, Any]:
-        if entry.python_module == _module_of(self._innermost_fn):
+    def _scope_of(self, module: str) -> dict[str, Any]:
+        """The globals of the frames that were compiled in ``module``."""
+        if module == _module_of(self._innermost_fn):
             return self._innermost_fn.__globals__  # type: ignore[no-any-return]
-        return vars(importlib.import_module(entry.python_module))
+        return vars(importlib.import_module(module))
 
     def _install_names(
         self, code: types.CodeType, entry: _DynamoCodeCacheEntry, scope: dict[str, Any]
@@ -465,7 +469,9 @@ class CompilePackage:
         scope: dict[str, Any],
         alive: set[str],
     ) -> bool:
-        dynamo_code = SerializedCode.to_code_object(variant.dynamo_code)
+        dynamo_code = with_globals_of(
+            SerializedCode.to_code_object(variant.dynamo_code), self._scope_of
+        )
         if not backends_used(dynamo_code) <= alive:
             return False  # Its backend's failure has been told.
         with telemetry.dynamo_timed("precompile_load_guards"):
@@ -569,17 +575,9 @@ def _resume_function(code: types.CodeType, scope: dict[str, Any], name: str) -> 
 def _why_not_portable(dynamo_code: types.CodeType) -> str | None:
     if names := naming.names_by_address(dynamo_code):
         return f"the bytecode uses {names[0]}, a global that exists in this process only"
-    if _holds_a_dict(dynamo_code):
-        return "the bytecode holds the globals of a nested function, which a copy cannot stand for"
+    if holds_a_dict(with_globals_named(dynamo_code)):
+        return "the bytecode holds a dict of this process, which a copy cannot stand for"
     return None
-
-
-def _holds_a_dict(code: types.CodeType) -> bool:
-    """No Python compiler puts a dict among the constants; Dynamo does, to make a function there."""
-    return any(
-        isinstance(const, dict) or (isinstance(const, types.CodeType) and _holds_a_dict(const))
-        for const in code.co_consts
-    )
 
 
 def _untimed(phase: str) -> contextlib.AbstractContextManager[None]:

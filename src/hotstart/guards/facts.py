@@ -14,7 +14,7 @@ from typing import Any
 
 from hotstart._core import dumps, xxh64
 from hotstart._torch import guard_state
-from hotstart.identity import fingerprint
+from hotstart.identity import fingerprint, lineage
 
 # Addresses in the text of a guard. Everything else in it has to be the same.
 _ADDRESS = re.compile(
@@ -50,7 +50,7 @@ def _about_value(guard: Any, value_of: Callable[[Any], Any]) -> str:
     if kinds & guard_state.TENSOR_GUARDS:
         return repr(guard_state.about_tensor(value_of(guard)))
     if kinds & guard_state.TYPE_GUARDS:
-        return fingerprint(type(value_of(guard)))
+        return repr(lineage(type(value_of(guard))))
     if kinds & guard_state.VALUE_GUARDS:
         return fingerprint(value_of(guard))
     return ""

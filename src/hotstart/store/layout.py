@@ -19,7 +19,7 @@ from typing import Any
 
 from hotstart._core import Container, Decoder, Encoder, build_container
 from hotstart.container import SectionKind
-from hotstart.dropin.code import SerializedCode
+from hotstart.dropin.code import GlobalsOf, SerializedCode
 from hotstart.dropin.records import (
     PrecompileCacheEntry,
     SystemInfo,
@@ -170,10 +170,14 @@ def _serialized(code: types.CodeType) -> SerializedCode:
 
 def _pickle_hook(value: object) -> tuple[str, object]:
     """Constants of bytecode that the codec has no kind for, such as a ``torch.dtype``."""
+    if isinstance(value, GlobalsOf):
+        return "globals", value.module
     return "pickle", pickle.dumps(value)
 
 
 def _unpickle_hook(tag: str, payload: object) -> object:
+    if tag == "globals" and isinstance(payload, str):
+        return GlobalsOf(payload)
     if tag != "pickle" or not isinstance(payload, bytes):
         raise CorruptPackageError(f"unknown kind of value {tag!r}", 0)
     return pickle.loads(payload)
