@@ -6,6 +6,7 @@ Checked on torch 2.13.0.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import pickle
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 
 import torch
 import torch.utils._device
+import torch.utils._traceback
 from torch._dynamo import guards as dynamo_guards
 from torch._dynamo.output_graph import OutputGraphCommon, get_builtins_dict
 
@@ -79,7 +81,7 @@ def build(state: Any, code: types.CodeType, global_scope: dict[str, Any]) -> Any
     for guard in state.output_graph.guards:
         # Building appends to these.
         guard.code_list = guard.guard_types = None
-    with all_guards_kept(), hooks_guarded(), _quiet():
+    with all_guards_kept(), hooks_guarded(), _quiet(), _file_names_remembered():
         manager = CheckFunctionManager(
             code,
             OutputGraphCommon(state.output_graph),
@@ -120,6 +122,18 @@ def _quiet() -> Iterator[None]:
         log.removeFilter(is_another_thread)
 
 
+@contextlib.contextmanager
+def _file_names_remembered() -> Iterator[None]:
+    """Every guard's message names the user's line, and torch shortens its file name anew for each:
+    half of the time that a build takes."""
+    shorten = torch.utils._traceback.shorten_filename
+    torch.utils._traceback.shorten_filename = functools.cache(shorten)
+    try:
+        yield
+    finally:
+        torch.utils._traceback.shorten_filename = shorten
+
+
 def keep_hooks(builder: Any, guards: list[Any]) -> None:
     """Has torch's serialiser keep the hook dictionaries of modules, which it takes as unguarded."""
     for guard in guards:
@@ -151,8 +165,8 @@ def about_tensor(value: Any) -> tuple[str, ...]:
 
 
 def guards_of(state: Any) -> list[Any]:
-    """The guards in ``state``, in the order of building."""
-    return sorted(state.output_graph.guards, key=torch._guards.Guard.sort_key)
+    """The guards in ``state``, in no order."""
+    return list(state.output_graph.guards)
 
 
 def value_reader(state: Any) -> Callable[[Any], Any]:

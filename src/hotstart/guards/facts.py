@@ -9,7 +9,7 @@ a checksum of what each guard said when it was saved, and a load compares.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from hotstart._core import dumps, xxh64
@@ -22,24 +22,24 @@ _ADDRESS = re.compile(
 )
 
 
-def facts_of(state: Any, value_of: Callable[[Any], Any]) -> dict[str, int]:
+def facts_of(guards: Iterable[Any], value_of: Callable[[Any], Any]) -> dict[str, int]:
     """The checksum of what the guards of each kind on each source say, by "kind source".
 
-    ``state`` has just been built, which is when guards get their text; ``value_of`` gives the
+    ``guards`` have just been built, which is when they get their text; ``value_of`` gives the
     object that a guard's source leads to.
     """
     facts: dict[str, int] = {}
-    for guard in guard_state.guards_of(state):
+    for guard in guards:
         name = f"{guard.create_fn_name()} {guard.name}"
-        said = xxh64(dumps((text_of(guard), _about_value(guard, value_of))))
+        said = xxh64(dumps((without_addresses(guard.code_list), _about_value(guard, value_of))))
         # Several guards of one kind on one source, in any order.
         facts[name] = (facts.get(name, 0) + said) % 2**64
     return facts
 
 
-def text_of(guard: Any) -> str:
-    """What ``guard`` checks, as source, without addresses."""
-    return _ADDRESS.sub(r"\1\2", "\n".join(guard.code_list or ()))
+def without_addresses(code_list: Iterable[str] | None) -> str:
+    """What a guard checks, as source, without addresses."""
+    return _ADDRESS.sub(r"\1\2", "\n".join(code_list or ()))
 
 
 def _about_value(guard: Any, value_of: Callable[[Any], Any]) -> str:
