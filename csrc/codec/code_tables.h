@@ -60,15 +60,12 @@ struct Locations {
 inline Locations look_at_locations(const std::uint8_t* at) {
   const std::uint64_t word = load_word(at);
   const std::uint64_t heads = word & kHeads;
-  const std::uint64_t next = load_word(at + 1) & kHeads;
-  const std::uint64_t after = load_word(at + 2) & kHeads;
-  const std::uint64_t kind = (word >> 3) & in_every_byte(15);
-  const auto kind_from = [&](std::uint64_t least) {
-    return ((kind + in_every_byte(16 - least)) & in_every_byte(16)) << 3;
-  };
-  const std::uint64_t from_10 = kind_from(10), from_13 = kind_from(13), is_15 = kind_from(15);
-  const std::uint64_t one = heads & ~from_13;
-  return {(one & next) | (one & from_10 & after), heads & from_13 & ~is_15};
+  // Bit 7 of each byte of kind_from(n): whether the kind is n or more. (No sum leaves its byte.)
+  const std::uint64_t kind = word & in_every_byte(15 << 3);
+  const auto kind_from = [&](std::uint64_t n) { return kind + in_every_byte(128 - (n << 3)); };
+  const std::uint64_t data = heads & ~kind_from(13);
+  const std::uint64_t next = load_word(at + 1), after = load_word(at + 2);
+  return {data & (next | (kind_from(10) & after)), heads & kind_from(13) & ~kind_from(15)};
 }
 
 // One entry of kind 14 (four numbers) or 13 (one). The byte that ends a number has neither bit 7

@@ -37,8 +37,7 @@ class PythonBuilder {
   Ref big_integer(Bytes data) { return Ref::steal(integer_from_bytes(data)); }
   Ref real(double value) { return Ref::steal(PyFloat_FromDouble(value)); }
   Ref complex(double re, double im) { return Ref::steal(PyComplex_FromDoubles(re, im)); }
-  Ref string(std::uint32_t index) { return strings_.get(index, refusal); }
-  Ref name(std::uint32_t index) { return strings_.get_interned(index, refusal); }
+  Ref string(std::uint32_t index) { return Ref::share(strings_.get(index, refusal)); }
   Ref bytes(Bytes data) {
     return Ref::steal(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(data.data()),
                                                 static_cast<Py_ssize_t>(data.size())));
@@ -47,6 +46,12 @@ class PythonBuilder {
   Ref tuple(std::uint64_t count) { return Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(count))); }
   void put_in_tuple(Ref& tuple, std::uint64_t place, Ref item) {
     PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(place), item.release());
+  }
+  bool put_name(Ref& tuple, std::uint64_t place, std::uint32_t index) {
+    PyObject* name = strings_.get_interned(index, refusal);
+    Py_XINCREF(name);
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(place), name);
+    return name != nullptr;
   }
   Ref list(std::uint64_t count) { return Ref::steal(PyList_New(static_cast<Py_ssize_t>(count))); }
   void put_in_list(Ref& list, std::uint64_t place, Ref item) {
