@@ -47,11 +47,16 @@ class Cursor {
 
   // An unsigned LEB128 integer. Refuses more than 64 bits.
   [[nodiscard]] bool read_varint(std::uint64_t& out) {
-    if (remaining() >= 2) {  // nearly all have one byte or two
+    if (remaining() >= 2) {
       const auto first = static_cast<std::uint8_t>(at_[0]);
       const auto second = static_cast<std::uint8_t>(at_[1]);
-      if (first < 0x80) return out = first, ++at_, true;
-      if (second < 0x80) return out = (first & 0x7fU) | second << 7U, at_ += 2, true;
+      // Nearly all have one byte or two, but which of the two nobody can predict: no branch on it.
+      if ((first & second & 0x80U) == 0) {
+        const std::uint64_t more = first >> 7U;
+        out = (first & 0x7fU) | ((std::uint64_t{second} << 7U) & (0 - more));
+        at_ += 1 + more;
+        return true;
+      }
     }
     return read_long_varint(out);
   }

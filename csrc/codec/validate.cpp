@@ -31,6 +31,7 @@ class NullBuilder {
   Value string(std::uint32_t) { return true; }
   Value bytes(Bytes) { return true; }
   Value tuple(std::uint64_t) { return true; }
+  Value brief_tuple(std::uint64_t) { return true; }
   void put_in_tuple(Value&, std::uint64_t, Value) {}
   bool put_name(Value&, std::uint64_t, std::uint32_t) { return true; }
   Value list(std::uint64_t) { return true; }

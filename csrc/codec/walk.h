@@ -331,16 +331,18 @@ class Walker {
       if (!*text) return false;
     }
     std::size_t names = 0, cells = 0, frees = 0;
-    if (!read_names(parts.names, names) || !read_names(parts.varnames, parts.varname_count) ||
-        !read_names(parts.cellvars, cells) || !read_names(parts.freevars, frees))
+    if (!read_names(parts.names, names, false) ||
+        !read_names(parts.varnames, parts.varname_count, true) ||
+        !read_names(parts.cellvars, cells, true) || !read_names(parts.freevars, frees, true))
       return false;
     return check_locals(parts, cells) && read_hidden(parts, parts.varname_count + cells + frees);
   }
 
-  bool read_names(Value& out, std::size_t& count) {
+  // `brief`: the tuple only serves to make the code object.
+  bool read_names(Value& out, std::size_t& count, bool brief) {
     std::uint64_t size = 0;
     if (!read_count(size)) return false;
-    out = builder_.tuple(size);
+    out = brief ? builder_.brief_tuple(size) : builder_.tuple(size);
     if (!out) return false;
     for (std::uint64_t i = 0; i < size; ++i) {
       std::uint64_t index = 0;
