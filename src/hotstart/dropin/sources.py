@@ -9,12 +9,13 @@ import hashlib
 import importlib
 import inspect
 import os
+import sys
 import types
 from collections.abc import Iterable, Iterator
 
 from torch._dynamo.exc import PackageError
 
-from hotstart.dropin.code import _get_code_source, follow
+from hotstart.dropin.code import follow, handle_in
 from hotstart.identity import code_fingerprint
 from hotstart.source_hash import hash_lines
 
@@ -79,13 +80,15 @@ class SourceInfo:
         self.live_codes: set[LiveCode] = set()
 
     def add_code(self, code: types.CodeType) -> None:
-        """Records the source of ``code``. A code object of no module is skipped.
+        """Records the source of ``code``. Of code that is in no module's file, such as a notebook's
+        cell, only what it does is recorded; of code that no module holds, nothing.
 
         Raises AssertionError where the source is not what its module has in that place, OSError
         where it cannot be read.
         """
         module = inspect.getmodule(code)
         if module is None:
+            self._add_live_code(sys.modules["__main__"], code)
             return
         self._add_live_code(module, code)
         lines, firstlineno = inspect.getsourcelines(code)
@@ -107,7 +110,7 @@ class SourceInfo:
 
     def _add_live_code(self, module: types.ModuleType, code: types.CodeType) -> None:
         try:
-            qualname, code_source = _get_code_source(code)
+            qualname, code_source = handle_in(module, code)
         except PackageError:
             return  # No handle leads to it; its guards and its lines have to do.
         if follow(module.__name__, qualname, code_source) is code:
