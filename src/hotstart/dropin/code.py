@@ -157,6 +157,11 @@ def _get_code_source(code: types.CodeType) -> tuple[str, str]:
     module = inspect.getmodule(code)
     if module is None:
         raise PackageError(f"Cannot find module for code {code}")
+    return handle_in(module, code)
+
+
+def handle_in(module: types.ModuleType, code: types.CodeType) -> tuple[str, str]:
+    """`_get_code_source` for code that ``module`` is known to hold."""
     for qualname, anchor in _anchors(code, module):
         path = _path_to(code, anchor, set())
         if path is not None:

@@ -12,12 +12,11 @@ import os
 import sys
 import types
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from torch._dynamo.exc import PackageError
 
-from hotstart.dropin.code import _get_code_source, follow
-from hotstart.identity import code_fingerprint, namespace_fingerprint
+from hotstart.dropin.code import follow, handle_in
+from hotstart.identity import code_fingerprint
 from hotstart.source_hash import hash_lines
 
 
@@ -64,15 +63,10 @@ class LiveCode:
     qualname: str
     code_source: str
     fingerprint: str
-    namespace: str
 
     def is_unchanged(self) -> bool:
         code = follow(self.module, self.qualname, self.code_source)
-        return (
-            isinstance(code, types.CodeType)
-            and code_fingerprint(code) == self.fingerprint
-            and namespace_fingerprint(code, vars(sys.modules[self.module])) == self.namespace
-        )
+        return isinstance(code, types.CodeType) and code_fingerprint(code) == self.fingerprint
 
 
 @dataclasses.dataclass
@@ -82,18 +76,19 @@ class SourceInfo:
     inlined_sources: set[InlinedSource]
 
     def __post_init__(self) -> None:
-        # Not fields: torch's records, whose fields these are, have no place for them.
+        # Not a field: torch's records, whose fields these are, have no place for it.
         self.live_codes: set[LiveCode] = set()
-        self.main_namespace = ""
 
     def add_code(self, code: types.CodeType) -> None:
-        """Records the source of ``code``. A code object of no module is skipped.
+        """Records the source of ``code``. Of code that is in no module's file, such as a notebook's
+        cell, only what it does is recorded; of code that no module holds, nothing.
 
         Raises AssertionError where the source is not what its module has in that place, OSError
         where it cannot be read.
         """
         module = inspect.getmodule(code)
         if module is None:
+            self._add_live_code(sys.modules["__main__"], code)
             return
         self._add_live_code(module, code)
         lines, firstlineno = inspect.getsourcelines(code)
@@ -115,28 +110,16 @@ class SourceInfo:
 
     def _add_live_code(self, module: types.ModuleType, code: types.CodeType) -> None:
         try:
-            qualname, code_source = _get_code_source(code)
+            qualname, code_source = handle_in(module, code)
         except PackageError:
             return  # No handle leads to it; its guards and its lines have to do.
         if follow(module.__name__, qualname, code_source) is code:
             self.live_codes.add(
-                LiveCode(
-                    module.__name__,
-                    qualname,
-                    code_source,
-                    code_fingerprint(code),
-                    namespace_fingerprint(code, vars(module)),
-                )
+                LiveCode(module.__name__, qualname, code_source, code_fingerprint(code))
             )
 
-    def add_main(self, fn: Any) -> None:
-        """Records what names the package's own function ``fn`` sees."""
-        self.main_namespace = namespace_fingerprint(fn.__code__, _globals_of(fn))
-
-    def check(self, fn: Any) -> None:
-        """Raises RuntimeError where a source is no longer what it was for the package of ``fn``."""
-        if self.main_namespace not in ("", namespace_fingerprint(fn.__code__, _globals_of(fn))):
-            raise RuntimeError(f"Names came or went that {fn.__qualname__} uses")
+    def check(self) -> None:
+        """Raises RuntimeError where a source is no longer what it was."""
         for inlined in _changed(self.inlined_sources):
             raise RuntimeError(
                 f"Source code changes detected for {inlined.module} "
@@ -147,11 +130,6 @@ class SourceInfo:
                 raise RuntimeError(
                     f"Source code changes detected for {live.module} ({live.qualname})"
                 )
-
-
-def _globals_of(fn: Any) -> dict[str, Any]:
-    found: dict[str, Any] = getattr(fn, "__globals__", {})
-    return found
 
 
 def _changed(inlined_sources: Iterable[InlinedSource]) -> Iterator[InlinedSource]:

@@ -18,9 +18,11 @@ from torch._dynamo.precompile_context import PrecompileContext
 from hotstart import keys, report
 from hotstart._torch import context as contexts
 from hotstart._torch import eval_frame, settings, telemetry
+from hotstart.dropin.code import SerializedCode
 from hotstart.dropin.compile_package import CompilePackage
 from hotstart.dropin.complete import complete
 from hotstart.dropin.records import PrecompileCacheEntry
+from hotstart.identity import code_fingerprint
 from hotstart.integration.backend_guard import BackendScope, add_backend_guard
 from hotstart.log import logger
 from hotstart.store import legacy
@@ -120,6 +122,7 @@ class Session:
                 row.miss("there is no package")
                 return False
             with row.phase("check"):
+                _check_is_of(entry, attachment.fn)
                 package.initialize(attachment.fn, entry.dynamo)
         except Exception as e:
             telemetry.count("dynamo_cache_error")
@@ -236,6 +239,13 @@ class Attachment:
         context = self.context()
         if context is not None:
             contexts.detach_package(context)
+
+
+def _check_is_of(entry: PrecompileCacheEntry, fn: Any) -> None:
+    """Raises RuntimeError for another function's package: the name of a file proves nothing."""
+    main = SerializedCode.to_code_object(entry.dynamo.codes[0].python_code)
+    if code_fingerprint(main) != code_fingerprint(eval_frame.innermost_fn(fn).__code__):
+        raise RuntimeError(f"it is the package of another function, {entry.dynamo.fn_name}")
 
 
 def _cannot_be_filed(attachment: Attachment) -> str | None:
