@@ -8,7 +8,9 @@ RUN    := $(VENV)/bin/python
 PIP    := $(RUN) -m pip --disable-pip-version-check --quiet
 NATIVE := CMakeLists.txt pyproject.toml $(shell find csrc -name '*.cpp' -o -name '*.h' -o -name 'CMakeLists.txt')
 
-.PHONY: demo bench bench-smoke test test-slow lint format clean
+SECONDS ?= 60
+
+.PHONY: demo bench bench-smoke bench-codec test test-slow test-pythons fuzz lint format clean
 
 demo: $(VENV)/.built
 	$(RUN) -m hotstart demo
@@ -25,6 +27,17 @@ test: $(VENV)/.built
 
 test-slow: $(VENV)/.built
 	$(RUN) -m pytest -m slow $(PYTEST_ARGS)
+
+# The parts that need no torch, on every Python from 3.10 on that is on PATH or that pyenv has.
+test-pythons:
+	scripts/test-pythons tests/codec tests/container tests/hash
+
+bench-codec: $(VENV)/.built
+	$(RUN) -m pytest benchmarks/test_codec.py -s -q $(PYTEST_ARGS)
+
+# Builds every fuzz target with the address and undefined-behaviour sanitizers and runs each.
+fuzz: $(VENV)/.built
+	PATH="$(abspath $(VENV))/bin:$$PATH" scripts/fuzz $(SECONDS)
 
 lint: $(VENV)/.built
 	$(VENV)/bin/ruff check .

@@ -47,6 +47,30 @@ class Cursor {
 
   // An unsigned LEB128 integer. Refuses more than 64 bits.
   [[nodiscard]] bool read_varint(std::uint64_t& out) {
+    if (remaining() >= 2) {
+      const auto first = static_cast<std::uint8_t>(at_[0]);
+      const auto second = static_cast<std::uint8_t>(at_[1]);
+      // Nearly all have one byte or two, but which of the two nobody can predict: no branch on it.
+      if ((first & second & 0x80U) == 0) {
+        const std::uint64_t more = first >> 7U;
+        out = (first & 0x7fU) | ((std::uint64_t{second} << 7U) & (0 - more));
+        at_ += 1 + more;
+        return true;
+      }
+    }
+    return read_long_varint(out);
+  }
+
+  // The next `size` bytes, borrowed.
+  [[nodiscard]] bool read_bytes(std::uint64_t size, Bytes& out) {
+    if (size > remaining()) return false;
+    out = {at_, static_cast<std::size_t>(size)};
+    at_ += size;
+    return true;
+  }
+
+ private:
+  bool read_long_varint(std::uint64_t& out) {
     std::uint64_t value = 0;
     const std::byte* at = at_;
     for (unsigned shift = 0; shift < 64; shift += 7) {
@@ -63,15 +87,6 @@ class Cursor {
     return false;
   }
 
-  // The next `size` bytes, borrowed.
-  [[nodiscard]] bool read_bytes(std::uint64_t size, Bytes& out) {
-    if (size > remaining()) return false;
-    out = {at_, static_cast<std::size_t>(size)};
-    at_ += size;
-    return true;
-  }
-
- private:
   const std::byte* begin_;
   const std::byte* at_;
   const std::byte* end_;

@@ -10,14 +10,12 @@ namespace {
 
 constexpr bool kHasLocalKinds = PY_VERSION_HEX >= 0x030B0000;
 
-// No instruction has more cache entries than this. (The most so far are ten.)
-constexpr Py_ssize_t kMaxCaches = 16;
-
 // Entries of `caches` are written by the code constructor and by every reading of co_code.
 struct Instructions {
   static constexpr std::uint8_t kForbidden = 0x80;
 
   std::array<std::uint8_t, 256> caches;  // cache entries after each opcode, or kForbidden
+  Py_ssize_t most_caches = 0;            // of any one instruction
   std::uint16_t magic = 0;
 };
 Instructions instructions;  // written once by load_instruction_table(), then read only
@@ -55,7 +53,8 @@ bool fill_caches(PyObject* opmap, PyObject* table) {
     if (number < 0 || number > 255 || internal(text)) continue;
     const long caches = caches_of(table, name, opcode);
     if (caches < 0) return false;
-    if (caches > kMaxCaches) continue;  // never seen: such an instruction stays forbidden
+    if (caches >= Instructions::kForbidden) continue;
+    instructions.most_caches = std::max(instructions.most_caches, Py_ssize_t{caches});
     instructions.caches[static_cast<std::size_t>(number)] = static_cast<std::uint8_t>(caches);
   }
   return true;
@@ -86,7 +85,7 @@ const char* check_instructions(PyObject* code) {
   const auto* units = reinterpret_cast<const std::uint8_t*>(PyBytes_AS_STRING(code));
   const Py_ssize_t count = PyBytes_GET_SIZE(code) / 2;
   if (!all_known(units, count)) return "an instruction that this Python does not have";
-  for (Py_ssize_t i = std::max(count - kMaxCaches, Py_ssize_t{0}); i < count; ++i)
+  for (Py_ssize_t i = std::max(count - instructions.most_caches, Py_ssize_t{0}); i < count; ++i)
     if (instructions.caches[units[2 * i]] > count - 1 - i)
       return "bytecode that ends inside an instruction";
   return nullptr;

@@ -11,6 +11,10 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include "base/bytes.h"
 
 namespace hotstart::codec {
@@ -49,27 +53,58 @@ inline std::uint64_t load_word(const std::uint8_t* at) {
   return word;
 }
 
-// Where the entries of eight bytes break, and which need a closer look (bit 7 of their first byte).
-struct Locations {
-  std::uint64_t broken, numbers;
+inline constexpr std::ptrdiff_t kBlock = 64, kLookAhead = 16;
+
+// Of each byte of a block one bit: whether it is a head, and whether its kind would be so or more.
+struct Block {
+  std::uint64_t heads = 0, from_10 = 0, from_13 = 0, is_15 = 0;
+
+  bool operator==(const Block&) const = default;
 };
 
-// An entry is a head, a byte with bit 7 set, and data bytes without. Bits 3 to 6 of the head are
-// its kind: 0 to 9 have at least one data byte, 10 to 12 two, 13 and 14 numbers of variable length,
-// 15 none. `at` must have 10 bytes.
-inline Locations look_at_locations(const std::uint8_t* at) {
-  const std::uint64_t word = load_word(at);
-  const std::uint64_t heads = word & kHeads;
-  const std::uint64_t next = load_word(at + 1) & kHeads;
-  const std::uint64_t after = load_word(at + 2) & kHeads;
-  const std::uint64_t kind = (word >> 3) & in_every_byte(15);
-  const auto kind_from = [&](std::uint64_t least) {
-    return ((kind + in_every_byte(16 - least)) & in_every_byte(16)) << 3;
-  };
-  const std::uint64_t from_10 = kind_from(10), from_13 = kind_from(13), is_15 = kind_from(15);
-  const std::uint64_t one = heads & ~from_13;
-  return {(one & next) | (one & from_10 & after), heads & from_13 & ~is_15};
+// Bits 3 to 6 of a head are its kind. Adding this to them carries into bit 7 from kind n on.
+inline constexpr std::uint8_t carry_from(unsigned n) {
+  return static_cast<std::uint8_t>(128 - (n << 3));
 }
+
+inline Block look_at_block_portably(const std::uint8_t* at) {
+  const auto top_bits = [](std::uint64_t bytes) {
+    return ((bytes & kHeads) * 0x0002040810204081U) >> 56;
+  };
+  Block block;
+  for (int done = 0; done < kBlock; done += 8) {
+    const std::uint64_t bytes = load_word(at + done);
+    const std::uint64_t kinds = bytes & in_every_byte(15 << 3);
+    block.heads |= top_bits(bytes) << done;
+    block.from_10 |= top_bits(kinds + in_every_byte(carry_from(10))) << done;
+    block.from_13 |= top_bits(kinds + in_every_byte(carry_from(13))) << done;
+    block.is_15 |= top_bits(kinds + in_every_byte(carry_from(15))) << done;
+  }
+  return block;
+}
+
+#if defined(__SSE2__)
+inline Block look_at_block(const std::uint8_t* at) {
+  const auto top_bits = [](__m128i bytes) {
+    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(_mm_movemask_epi8(bytes)));
+  };
+  const auto every_byte = [](std::uint8_t value) {
+    return _mm_set1_epi8(static_cast<char>(value));
+  };
+  Block block;
+  for (int done = 0; done < kBlock; done += 16) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + done));
+    const __m128i kinds = _mm_and_si128(bytes, every_byte(15 << 3));
+    block.heads |= top_bits(bytes) << done;
+    block.from_10 |= top_bits(_mm_add_epi8(kinds, every_byte(carry_from(10)))) << done;
+    block.from_13 |= top_bits(_mm_add_epi8(kinds, every_byte(carry_from(13)))) << done;
+    block.is_15 |= top_bits(_mm_add_epi8(kinds, every_byte(carry_from(15)))) << done;
+  }
+  return block;
+}
+#else
+inline Block look_at_block(const std::uint8_t* at) { return look_at_block_portably(at); }
+#endif
 
 // One entry of kind 14 (four numbers) or 13 (one). The byte that ends a number has neither bit 7
 // nor bit 6; enough of them must come before the next head.
@@ -88,36 +123,35 @@ inline bool number_entry_sound(const std::uint8_t* entry, const std::uint8_t* en
   return skip_varints(four ? 4 : 1, entry, end);
 }
 
-inline constexpr std::ptrdiff_t kWord = 8, kBlock = 64, kLookAhead = 16;
-
-// Up to a block of whole words at `at`, which has kLookAhead bytes more. Entries with numbers are
-// gathered first, for a loop inside the loop over words would be mispredicted at every word.
-inline bool block_sound(const std::uint8_t* at, std::ptrdiff_t size, const std::uint8_t* end) {
-  constexpr std::uint64_t kGatherTopBits = 0x0002040810204081U;
-  std::uint64_t broken = 0, numbers = 0;
-  for (std::ptrdiff_t done = 0; done < size; done += kWord) {
-    const Locations found = look_at_locations(at + done);
-    broken |= found.broken;
-    numbers |= ((found.numbers * kGatherTopBits) >> 56) << done;
-  }
-  for (; numbers != 0; numbers &= numbers - 1)
+// A block at `at`, which has kLookAhead bytes more. An entry is a head, a byte with bit 7 set, and
+// data bytes without. Kinds 0 to 9 have at least one data byte, 10 to 12 two, 13 and 14 numbers of
+// variable length, 15 none.
+inline bool block_sound(const std::uint8_t* at, const std::uint8_t* end) {
+  const Block block = look_at_block(at);
+  const std::uint64_t last_two =
+      (std::uint64_t{at[kBlock]} >> 7 << 62) | (std::uint64_t{at[kBlock + 1]} >> 7 << 63);
+  const std::uint64_t next = block.heads >> 1 | (last_two & (std::uint64_t{1} << 62)) << 1;
+  const std::uint64_t after = block.heads >> 2 | last_two;
+  const std::uint64_t data = block.heads & ~block.from_13;
+  if ((data & (next | (block.from_10 & after))) != 0) return false;
+  for (std::uint64_t numbers = block.heads & block.from_13 & ~block.is_15; numbers != 0;
+       numbers &= numbers - 1)
     if (!number_entry_sound(at + std::countr_zero(numbers), end)) return false;
-  return broken == 0;
+  return true;
 }
 
-// By words rather than by entries, for these tables are a third of a code object.
+// By blocks rather than by entries, for these tables are a third of a code object.
 inline bool locations_sound(const std::uint8_t* at, const std::uint8_t* end) {
   if (at != end && (*at & 0x80U) == 0) return false;
   for (; end - at >= kBlock + kLookAhead; at += kBlock)
-    if (!block_sound(at, kBlock, end)) return false;
+    if (!block_sound(at, end)) return false;
   // The end of the table counts as a head, which no entry may reach.
-  std::uint8_t rest[kBlock + 2 * kLookAhead + kWord];
+  std::uint8_t rest[2 * kBlock + kLookAhead];
   std::memset(rest, 0xf8, sizeof rest);
   const std::ptrdiff_t size = end - at;
   if (size > 0) std::memcpy(rest, at, static_cast<std::size_t>(size));
-  const std::ptrdiff_t first = size < kBlock ? size : kBlock;
-  return block_sound(rest, first, rest + size) &&
-         block_sound(rest + kBlock, size - first, rest + size);
+  return block_sound(rest, rest + size) &&
+         (size <= kBlock || block_sound(rest + kBlock, rest + size));
 }
 
 }  // namespace detail

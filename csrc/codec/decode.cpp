@@ -37,8 +37,7 @@ class PythonBuilder {
   Ref big_integer(Bytes data) { return Ref::steal(integer_from_bytes(data)); }
   Ref real(double value) { return Ref::steal(PyFloat_FromDouble(value)); }
   Ref complex(double re, double im) { return Ref::steal(PyComplex_FromDoubles(re, im)); }
-  Ref string(std::uint32_t index) { return strings_.get(index, refusal); }
-  Ref name(std::uint32_t index) { return strings_.get_interned(index, refusal); }
+  Ref string(std::uint32_t index) { return Ref::share(strings_.get(index, refusal)); }
   Ref bytes(Bytes data) {
     return Ref::steal(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(data.data()),
                                                 static_cast<Py_ssize_t>(data.size())));
@@ -47,6 +46,22 @@ class PythonBuilder {
   Ref tuple(std::uint64_t count) { return Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(count))); }
   void put_in_tuple(Ref& tuple, std::uint64_t place, Ref item) {
     PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(place), item.release());
+  }
+  bool put_name(Ref& tuple, std::uint64_t place, std::uint32_t index) {
+    PyObject* name = strings_.get_interned(index, refusal);
+    if (name == nullptr) return false;
+    const Py_ssize_t slot = static_cast<Py_ssize_t>(place);
+    const Ref former = Ref::steal(PyTuple_GET_ITEM(tuple.get(), slot));  // of a brief tuple
+    Py_INCREF(name);
+    PyTuple_SET_ITEM(tuple.get(), slot, name);
+    return true;
+  }
+
+  // The names of locals only pass through the code constructor (since 3.11), so the tuples for them
+  // are used again. One of them may still hold the names of its last use.
+  Ref brief_tuple(std::uint64_t count) {
+    if (count < kBriefSizes && brief_[count]) return std::move(brief_[count]);
+    return tuple(count);
   }
   Ref list(std::uint64_t count) { return Ref::steal(PyList_New(static_cast<Py_ssize_t>(count))); }
   void put_in_list(Ref& list, std::uint64_t place, Ref item) {
@@ -86,9 +101,22 @@ class PythonBuilder {
   }
 
   bool accept_magic(std::uint16_t magic) { return accept_code_magic(magic, refusal); }
-  Ref code(CodeParts<Ref>& parts) { return build_code(parts, refusal); }
+  Ref code(CodeParts<Ref>& parts) {
+    Ref made = build_code(parts, refusal);
+    for (Ref* names : {&parts.varnames, &parts.cellvars, &parts.freevars})
+      keep_brief(std::move(*names));
+    return made;
+  }
 
  private:
+  static constexpr std::size_t kBriefSizes = 16;
+
+  void keep_brief(Ref names) {
+    const auto size = static_cast<std::size_t>(PyTuple_GET_SIZE(names.get()));
+    if (size > 0 && size < kBriefSizes && Py_REFCNT(names.get()) == 1)
+      brief_[size] = std::move(names);
+  }
+
   bool refuse(const char* reason) {
     refusal = Status::corrupt(0, reason);
     return false;
@@ -112,6 +140,7 @@ class PythonBuilder {
 
   StringCache& strings_;
   PyObject* hook_;
+  Ref brief_[kBriefSizes];  // by size
 };
 
 }  // namespace

@@ -22,20 +22,19 @@ class StringCache {
   [[nodiscard]] Status open(Bytes table);
   std::uint32_t count() const { return view_.count(); }
 
-  // Null: `refusal` failed, or a Python exception is set. `index` must be below count().
-  Ref get(std::uint32_t index, Status& refusal) {
-    const Ref& made = strings_[index];
-    return made ? Ref::share(made.get()) : make(index, false, refusal);
+  // Borrowed. Null: `refusal` failed, or a Python exception is set. `index` must be below count().
+  PyObject* get(std::uint32_t index, Status& refusal) {
+    PyObject* made = strings_[index].get();
+    return made != nullptr ? made : make(index, false, refusal);
   }
   // The same, interned.
-  Ref get_interned(std::uint32_t index, Status& refusal) {
-    const Ref& made = strings_[index];
-    return made && PyUnicode_CHECK_INTERNED(made.get()) ? Ref::share(made.get())
-                                                        : make(index, true, refusal);
+  PyObject* get_interned(std::uint32_t index, Status& refusal) {
+    PyObject* made = strings_[index].get();
+    return made != nullptr && PyUnicode_CHECK_INTERNED(made) ? made : make(index, true, refusal);
   }
 
  private:
-  Ref make(std::uint32_t index, bool intern, Status& refusal);
+  PyObject* make(std::uint32_t index, bool intern, Status& refusal);
 
   StringTableView view_;
   std::vector<Ref> strings_;

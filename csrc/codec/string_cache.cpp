@@ -44,21 +44,21 @@ Status StringCache::open(Bytes table) {
   return {};
 }
 
-Ref StringCache::make(std::uint32_t index, bool intern, Status& refusal) {
+PyObject* StringCache::make(std::uint32_t index, bool intern, Status& refusal) {
   StringTableView::Entry entry;
   if (const char* wrong = view_.entry(index, entry)) {
     refusal = Status::corrupt(0, wrong);
-    return {};
+    return nullptr;
   }
   Ref& kept = strings_[index];
   if (!kept) kept = entry.unit == 1 ? make_narrow(entry.data) : make_wide(entry.data, entry.unit);
-  if (!kept) return {};
+  if (!kept) return nullptr;
   if (intern || (entry.unit == 1 && like_a_name(entry.data))) {
     PyObject* text = kept.release();
     PyUnicode_InternInPlace(&text);
     kept = Ref::steal(text);
   }
-  return Ref::share(kept.get());
+  return kept.get();
 }
 
 }  // namespace hotstart::codec

@@ -29,10 +29,11 @@ class NullBuilder {
   Value real(double) { return true; }
   Value complex(double, double) { return true; }
   Value string(std::uint32_t) { return true; }
-  Value name(std::uint32_t) { return true; }
   Value bytes(Bytes) { return true; }
   Value tuple(std::uint64_t) { return true; }
+  Value brief_tuple(std::uint64_t) { return true; }
   void put_in_tuple(Value&, std::uint64_t, Value) {}
+  bool put_name(Value&, std::uint64_t, std::uint32_t) { return true; }
   Value list(std::uint64_t) { return true; }
   void put_in_list(Value&, std::uint64_t, Value) {}
   Open set(bool, std::uint64_t) { return {true}; }

@@ -59,14 +59,13 @@ class Walker {
   }
   Value early() { return fail("the value ends early"); }
 
-  // Passes on what the builder answers; where it refused, says at which byte.
-  template <typename Answer>
-  Answer accept(Answer answer) {
-    if (!answer && !builder_.refusal.ok()) {
+  // After the builder failed: if it refused, says at which byte.
+  bool refused() {
+    if (!builder_.refusal.ok()) {
       status_ = std::move(builder_.refusal);
       status_.offset = in_.offset();
     }
-    return answer;
+    return false;
   }
 
   Value value(unsigned depth) {
@@ -126,8 +125,10 @@ class Walker {
 
   Value string() {
     std::uint64_t index = 0;
-    return index_of_string(index) ? accept(builder_.string(static_cast<std::uint32_t>(index)))
-                                  : Value{};
+    if (!index_of_string(index)) return Value{};
+    Value made = builder_.string(static_cast<std::uint32_t>(index));
+    if (!made) refused();
+    return made;
   }
 
   bool index_of_string(std::uint64_t& index) {
@@ -222,7 +223,8 @@ class Walker {
     owed_ += count;
     for (std::uint64_t i = 0; i < count; ++i) {
       Value item = next(depth);
-      if (!item || !accept(builder_.put_in_set(open, std::move(item)))) return Value{};
+      if (!item) return item;
+      if (!builder_.put_in_set(open, std::move(item))) return refused(), Value{};
     }
     return std::move(open.made);
   }
@@ -238,7 +240,7 @@ class Walker {
       if (!key) return key;
       Value item = next(depth);
       if (!item) return item;
-      if (!accept(builder_.put_in_dict(open, std::move(key), std::move(item)))) return Value{};
+      if (!builder_.put_in_dict(open, std::move(key), std::move(item))) return refused(), Value{};
     }
     return std::move(open.made);
   }
@@ -258,7 +260,9 @@ class Walker {
     if (!tag) return tag;
     Value payload = value(depth);
     if (!payload) return payload;
-    return accept(builder_.hook(std::move(tag), std::move(payload)));
+    Value made = builder_.hook(std::move(tag), std::move(payload));
+    if (!made) refused();
+    return made;
   }
 
   // -- Code objects
@@ -267,12 +271,15 @@ class Walker {
     CodeParts<Value> parts;
     if (!code_numbers(parts) || !code_blobs(parts) || !code_strings(parts)) return Value{};
     parts.consts = tuple(depth);
-    return parts.consts ? accept(builder_.code(parts)) : Value{};
+    if (!parts.consts) return Value{};
+    Value made = builder_.code(parts);
+    if (!made) refused();
+    return made;
   }
 
   bool code_numbers(CodeParts<Value>& parts) {
     if (!in_.read(parts.magic)) return early(), false;
-    if (!accept(builder_.accept_magic(parts.magic))) return false;
+    if (!builder_.accept_magic(parts.magic)) return refused();
     if (!read_int(parts.flags) || !read_int(parts.argcount) || !read_int(parts.posonlyargcount) ||
         !read_int(parts.kwonlyargcount) || !read_int(parts.stacksize))
       return false;
@@ -324,28 +331,23 @@ class Walker {
       if (!*text) return false;
     }
     std::size_t names = 0, cells = 0, frees = 0;
-    if (!read_names(parts.names, names) || !read_names(parts.varnames, parts.varname_count) ||
-        !read_names(parts.cellvars, cells) || !read_names(parts.freevars, frees))
+    if (!read_names(parts.names, names, false) ||
+        !read_names(parts.varnames, parts.varname_count, true) ||
+        !read_names(parts.cellvars, cells, true) || !read_names(parts.freevars, frees, true))
       return false;
     return check_locals(parts, cells) && read_hidden(parts, parts.varname_count + cells + frees);
   }
 
-  bool read_name(Value& out) {
-    std::uint64_t index = 0;
-    if (!index_of_string(index)) return false;
-    out = accept(builder_.name(static_cast<std::uint32_t>(index)));
-    return static_cast<bool>(out);
-  }
-
-  bool read_names(Value& out, std::size_t& count) {
+  // `brief`: the tuple only serves to make the code object.
+  bool read_names(Value& out, std::size_t& count, bool brief) {
     std::uint64_t size = 0;
     if (!read_count(size)) return false;
-    out = builder_.tuple(size);
+    out = brief ? builder_.brief_tuple(size) : builder_.tuple(size);
     if (!out) return false;
     for (std::uint64_t i = 0; i < size; ++i) {
-      Value item;
-      if (!read_name(item)) return false;
-      builder_.put_in_tuple(out, i, std::move(item));
+      std::uint64_t index = 0;
+      if (!index_of_string(index)) return false;
+      if (!builder_.put_name(out, i, static_cast<std::uint32_t>(index))) return refused();
     }
     count = static_cast<std::size_t>(size);
     return true;

@@ -18,11 +18,11 @@ _DecodeHook: TypeAlias = Callable[[str, Any], object]
 class Encoder:
     """Turns values into streams that share one string table.
 
-    Encodes None, bool, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, Ellipsis,
-    slice and code objects, of exactly these types. A value of another type, a subclass included,
-    is shown to ``hook``, which returns ``(tag, payload)`` with a payload that can be encoded (or
-    hooked in its turn), or None to refuse it. An element of a set may be encoded with an earlier
-    answer of the hook, so answers should depend on the value alone.
+    Encodes None, bool, int, float, complex, str, bytes, tuple, list, dict, set, frozenset,
+    Ellipsis, slice and code objects, of exactly these types. A value of another type, a subclass
+    included, is shown to ``hook``, which returns ``(tag, payload)`` with a payload that can be
+    encoded (or hooked in its turn), or None to refuse it. While a set is encoded, an answer of the
+    hook may be used twice, so it should depend on the value alone.
 
     Equal values of equal types in equal order give equal bytes, in every process: sets are sorted,
     dicts keep their order. That an object occurs twice is not recorded: it is encoded twice (only
@@ -70,8 +70,9 @@ def validate(string_table: Buffer, stream: Buffer, /) -> None:
     """Walks through what ``dumps`` wrote, or a stream and its table, without building anything.
 
     Raises CorruptPackageError, whose offset counts in the stream or the table, whichever is wrong.
-    What passes can still be refused by the decoder, for what only Python can tell: keys that are
-    equal or cannot be hashed, instructions that this Python does not have, code of another Python.
+    Looks at every string of the table, where a decoder looks at those that it needs. What passes
+    can still be refused by the decoder, for what only Python can tell: keys that are equal or
+    cannot be hashed, instructions that this Python does not have, code of another Python.
     """
 
 # -- Hash, container and file publishing

@@ -38,6 +38,52 @@ def resolve(module: str | None, qualname: str) -> Any:
     return found
 
 
+def is_pinned(module: str | None) -> bool:
+    """Whether a module's contents are settled by the versions of Python and torch."""
+    top = (module or "").partition(".")[0]
+    return top == "torch" or top in sys.stdlib_module_names
+
+
+def namespace_fingerprint(code: types.CodeType, scope: dict[str, Any]) -> str:
+    """Which of the names that ``code`` uses are there, in ``scope`` and in the modules and classes
+    that it reaches from there by these names.
+
+    Dynamo guards on what it finds. That a module had no attribute, or that no global hid a builtin,
+    it takes for granted.
+    """
+    names = sorted(_names_used(code))
+    spaces: dict[int, tuple[str, Any]] = {id(scope): ("", scope)}
+    pending: list[Any] = [scope]
+    while pending:
+        space = pending.pop()
+        for name in names:
+            found = space.get(name)
+            if _is_namespace(found) and id(vars(found)) not in spaces:
+                spaces[id(vars(found))] = (found.__name__, vars(found))
+                pending.append(vars(found))
+    there = sorted(
+        (owner, name) for owner, space in spaces.values() for name in names if name in space
+    )
+    return _digest(there)
+
+
+def _names_used(code: types.CodeType) -> set[str]:
+    """Names that ``code`` looks up, also as strings, and those of the functions inside it."""
+    names = set(code.co_names)
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            names |= _names_used(const)
+        elif isinstance(const, str) and const.isidentifier():
+            names.add(const)
+    return names
+
+
+def _is_namespace(value: object) -> bool:
+    if isinstance(value, types.ModuleType):
+        return not is_pinned(value.__name__)
+    return isinstance(value, type) and not is_pinned(value.__module__)
+
+
 def code_fingerprint(code: types.CodeType) -> str:
     """The SHA-256 of what ``code`` does, without file names and line numbers, in hexadecimal."""
     return _digest(_code_as_data(code))
@@ -81,7 +127,7 @@ def _as_data(value: object, depth: int) -> object:
     if isinstance(value, types.ModuleType):
         return ("module", value.__name__)
     if isinstance(value, type):
-        return ("class", *(_name_of(base) for base in value.__mro__))
+        return ("class", *(_class_as_data(base, depth + 1) for base in value.__mro__))
     if isinstance(value, types.CodeType):
         return ("code", _code_as_data(value))
     if depth < _MAX_DEPTH:
@@ -97,6 +143,30 @@ def _as_data(value: object, depth: int) -> object:
     if isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType)):
         return ("builtin", *_name_of(value))
     return ("instance", *_name_of(type(value)), _plain_part(value))
+
+
+def lineage(cls: type) -> tuple[tuple[str, str], ...]:
+    """The names of a class and its bases, in the order in which attributes are looked up."""
+    return tuple(_name_of(base) for base in cls.__mro__)
+
+
+def _class_as_data(cls: type, depth: int) -> object:
+    """A class by its name and, if it is a user's, what its body holds: a compile that makes an
+    instance or reads an attribute has looked no closer than at the class."""
+    if depth > _MAX_DEPTH or is_pinned(cls.__module__):
+        return _name_of(cls)
+    body = {name: _in_class_body(value, depth) for name, value in vars(cls).items()}
+    return (*_name_of(cls), body if depth == 1 else tuple(sorted(body)))
+
+
+def _in_class_body(value: Any, depth: int) -> object:
+    if isinstance(value, (staticmethod, classmethod)):
+        value = value.__func__
+    elif isinstance(value, property):
+        return tuple(_in_class_body(part, depth) for part in (value.fget, value.fset))
+    if type(value) in _PLAIN or isinstance(value, types.FunctionType):
+        return _as_data(value, depth + 1)
+    return ("instance", *_name_of(type(value)))
 
 
 def _plain_part(value: Any) -> object:

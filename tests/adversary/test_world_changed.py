@@ -20,36 +20,6 @@ from _seed import kernel_seed
 
 from adversary.worlds import WORLD, WORLDS
 
-_BY_NAME = "the guard is built at load from the new value, reached through a module or class"
-_WRONG = {
-    "negzero": "Dynamo's guard takes -0.0 for 0.0, since it compares with ==",
-    "argobj": _BY_NAME,
-    "assumeconst": "assume_constant_result: the constant is in the graph, nothing guards it",
-    "baseswap": _BY_NAME,
-    "callobj": _BY_NAME,
-    "classattr": _BY_NAME,
-    "classmethodv": _BY_NAME,
-    "clsvarmutable": _BY_NAME,
-    "dataclassnewfn": _BY_NAME,
-    "envvar": _BY_NAME,
-    "fnattr": _BY_NAME,
-    "getattr": _BY_NAME,
-    "globalhook": "Dynamo does not guard on the hooks of modules (skip_nnmodule_hook_guards)",
-    "graphbreakclassattr": _BY_NAME,
-    "helpermodflag": _BY_NAME,
-    "helpernested": _BY_NAME,
-    "instclassattr": _BY_NAME,
-    "metacls": _BY_NAME,
-    "modattr": _BY_NAME,
-    "modbaseclassattr": _BY_NAME,
-    "modclassattr": _BY_NAME,
-    "property": _BY_NAME,
-    "reduceobj": _BY_NAME,
-    "staticattr_nested": _BY_NAME,
-    "submodclassattr": _BY_NAME,
-    "userdictsub": _BY_NAME,
-}
-
 Results = dict[str, dict[str, Any]]
 
 
@@ -92,13 +62,7 @@ def changed(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Confi
     return _process(folder, "2")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason=_WRONG[name])) if name in _WRONG else name
-        for name in WORLDS
-    ],
-)
+@pytest.mark.parametrize("name", WORLDS)
 def test_the_new_world_counts(changed: Results, name: str) -> None:
     result = changed[name]
     assert result["crash"] is None

@@ -12,65 +12,14 @@ from collections.abc import Iterator
 from typing import Any
 
 # Present in every Python from 3.10 to 3.14.
-MODULES = [
-    "argparse",
-    "ast",
-    "asyncio.base_events",
-    "asyncio.tasks",
-    "base64",
-    "bdb",
-    "calendar",
-    "collections",
-    "configparser",
-    "contextlib",
-    "csv",
-    "dataclasses",
-    "difflib",
-    "dis",
-    "doctest",
-    "email.message",
-    "enum",
-    "fractions",
-    "functools",
-    "gettext",
-    "gzip",
-    "heapq",
-    "http.client",
-    "inspect",
-    "json.decoder",
-    "logging",
-    "mailbox",
-    "optparse",
-    "os",
-    "pdb",
-    "pickle",
-    "pickletools",
-    "platform",
-    "plistlib",
-    "pprint",
-    "queue",
-    "random",
-    "shutil",
-    "socketserver",
-    "statistics",
-    "string",
-    "subprocess",
-    "tarfile",
-    "tempfile",
-    "textwrap",
-    "threading",
-    "timeit",
-    "tokenize",
-    "trace",
-    "traceback",
-    "typing",
-    "unittest.mock",
-    "urllib.parse",
-    "uuid",
-    "weakref",
-    "xml.dom.minidom",
-    "zipfile",
-]
+MODULES = """
+argparse ast asyncio.base_events asyncio.tasks base64 bdb calendar collections configparser
+contextlib csv dataclasses difflib dis doctest email.message enum fractions functools gettext
+gzip heapq http.client inspect json.decoder logging mailbox optparse os pdb pickle pickletools
+platform plistlib pprint queue random shutil socketserver statistics string subprocess tarfile
+tempfile textwrap threading timeit tokenize trace traceback typing unittest.mock urllib.parse
+uuid weakref xml.dom.minidom zipfile
+""".split()  # noqa: SIM905
 
 
 def module_code(name: str) -> types.CodeType:

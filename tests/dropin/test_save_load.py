@@ -697,6 +697,10 @@ def test_cond(by_hand: ByHand, program: Any, torch_fails: Any) -> None:
         return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x + 2, (x,))
     """
     by_hand.compile(program(source).fn)(X)
+    if by_hand.impl.name == "hotstart":
+        with pytest.raises(RuntimeError, match="the graph does not survive a pickle"):
+            by_hand.save()
+        return
     by_hand.save()
     fn = program.restart().fn
     with no_compiles():

@@ -77,6 +77,7 @@ def test_disable_restores_torch() -> None:
         "context.PrecompileCacheEntry",
         "artifact",
         "call",
+        "guards",
         "reset",
         "flag",
     }

@@ -786,7 +786,21 @@ TABLE = [
     ),
 ]
 
+#: Left to the slow tests: each of these takes two processes, and shows little that others do not.
+SLOW = {
+    "optimizer step, Adam",
+    "no compiler on the loading host, and none needed",
+}
+SLOW_TABLE = [s for s in TABLE if s.name in SLOW]
+TABLE = [s for s in TABLE if s.name not in SLOW]
+
 NAMES = [pytest.param(s, id=s.name) for s in TABLE]
+SLOW_NAMES = [pytest.param(s, id=s.name, marks=pytest.mark.slow) for s in SLOW_TABLE]
+
+
+def outcome_of(run_table: Any, scenario: Scenario, mode: str) -> Outcome:
+    table = SLOW_TABLE if scenario.name in SLOW else TABLE
+    return run_table(table, mode)[scenario.name]
 
 
 def check(outcome: Outcome) -> None:
@@ -797,28 +811,28 @@ def check(outcome: Outcome) -> None:
         assert outcome.missed() == [], outcome
 
 
-@pytest.mark.parametrize("scenario", NAMES)
+@pytest.mark.parametrize("scenario", [*NAMES, *SLOW_NAMES])
 def test_it_runs_and_is_right(run_table: Any, scenario: Scenario) -> None:
-    check(run_table(TABLE, "hotstart")[scenario.name])
+    check(outcome_of(run_table, scenario, "hotstart"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", NAMES)
+@pytest.mark.parametrize("scenario", [*NAMES, *SLOW_NAMES])
 def test_what_torch_does(run_table: Any, scenario: Scenario) -> None:
-    outcome = run_table(TABLE, "torch")[scenario.name]
+    outcome = outcome_of(run_table, scenario, "torch")
     assert outcome.verdict == scenario.torch, outcome
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", NAMES)
+@pytest.mark.parametrize("scenario", [*NAMES, *SLOW_NAMES])
 def test_it_is_sound(run_table: Any, scenario: Scenario) -> None:
     """Without packages the program is right, and compiles in both processes."""
-    outcome = run_table(TABLE, "plain")[scenario.name]
+    outcome = outcome_of(run_table, scenario, "plain")
     assert outcome.verdict in ("miss", "right") or outcome.excused, outcome
 
 
 def test_the_tables_name_rows() -> None:
-    assert {s.name for s in TABLE} >= HITS | MISSES.keys()
+    assert {s.name for s in [*TABLE, *SLOW_TABLE]} >= HITS | MISSES.keys()
 
 
 # --------------------------------------------------------------------------- another user
@@ -843,7 +857,9 @@ def sealed(mode: int) -> Scenario:
 @pytest.mark.skipif(
     os.getuid() == 0 and not shutil.which("setpriv"), reason="root can write anywhere"
 )
-@pytest.mark.parametrize("folder_mode", [0o555, 0o700], ids=oct)
+@pytest.mark.parametrize(
+    "folder_mode", [pytest.param(0o555, marks=pytest.mark.slow), 0o700], ids=["555", "700"]
+)
 @pytest.mark.parametrize("mode", ["hotstart", pytest.param("torch", marks=pytest.mark.slow)])
 def test_cache_of_another_user(run_table: Any, mode: str, folder_mode: int) -> None:
     if os.getuid() != 0 and folder_mode == 0o700:

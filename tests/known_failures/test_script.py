@@ -74,7 +74,9 @@ def script(tmp_path: Path, pytestconfig: pytest.Config) -> Path:
     return path
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize(
+    "ending", ["end of file", pytest.param("sys.exit", marks=pytest.mark.slow), "exception"]
+)
 def test_saved_at_exit(script: Path, tmp_path: Path, ending: str) -> None:
     text, status = ENDINGS[ending]
     script.write_text(SCRIPT + text)
@@ -90,7 +92,6 @@ def test_saved_at_exit(script: Path, tmp_path: Path, ending: str) -> None:
 
 
 def test_switched_off(script: Path, tmp_path: Path) -> None:
-    for _ in range(2):
-        report, code, stderr = start(script, tmp_path, HOTSTART_DISABLE="1")
-        assert (report, code) == ({"result": [2.0] * 4, "frames": 1}, 0), stderr
+    report, code, stderr = start(script, tmp_path, HOTSTART_DISABLE="1")
+    assert (report, code) == ({"result": [2.0] * 4, "frames": 1}, 0), stderr
     assert not (tmp_path / "hotstart").exists()

@@ -6,6 +6,7 @@ Checked on torch 2.13.0.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import pickle
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 
 import torch
 import torch.utils._device
+import torch.utils._traceback
 from torch._dynamo import guards as dynamo_guards
 from torch._dynamo.output_graph import OutputGraphCommon, get_builtins_dict
 
@@ -51,8 +53,16 @@ PROCESS_BOUND_GUARDS = frozenset({"DICT_VERSION", "WEAKREF_ALIVE"})
 
 def unpickle(state: bytes) -> Any:
     """The guard state in ``state``. This runs what the pickle says, as loading a package does."""
-    with _fsdp_modules_left_alone():
+    with _fsdp_modules_left_alone(), _no_guards_installed():
         return pickle.loads(state)
+
+
+def _no_guards_installed() -> contextlib.AbstractContextManager[Any]:
+    """The source of an imported module adds a guard to the ongoing trace when it is made, and fails
+    where there is none, as when it comes out of a pickle."""
+    context = torch._guards.TracingContext(None)
+    context.guards_context.skip_install = True
+    return torch._guards.tracing(context)  # type: ignore[no-any-return]
 
 
 def _fsdp_modules_left_alone() -> contextlib.AbstractContextManager[Any]:
@@ -71,7 +81,7 @@ def build(state: Any, code: types.CodeType, global_scope: dict[str, Any]) -> Any
     for guard in state.output_graph.guards:
         # Building appends to these.
         guard.code_list = guard.guard_types = None
-    with all_guards_kept(), hooks_guarded(), _quiet():
+    with all_guards_kept(), hooks_guarded(), _quiet(), _file_names_remembered():
         manager = CheckFunctionManager(
             code,
             OutputGraphCommon(state.output_graph),
@@ -112,6 +122,18 @@ def _quiet() -> Iterator[None]:
         log.removeFilter(is_another_thread)
 
 
+@contextlib.contextmanager
+def _file_names_remembered() -> Iterator[None]:
+    """Every guard's message names the user's line, and torch shortens its file name anew for each:
+    half of the time that a build takes."""
+    shorten = torch.utils._traceback.shorten_filename
+    torch.utils._traceback.shorten_filename = functools.cache(shorten)
+    try:
+        yield
+    finally:
+        torch.utils._traceback.shorten_filename = shorten
+
+
 def keep_hooks(builder: Any, guards: list[Any]) -> None:
     """Has torch's serialiser keep the hook dictionaries of modules, which it takes as unguarded."""
     for guard in guards:
@@ -143,8 +165,8 @@ def about_tensor(value: Any) -> tuple[str, ...]:
 
 
 def guards_of(state: Any) -> list[Any]:
-    """The guards in ``state``, in the order of building."""
-    return sorted(state.output_graph.guards, key=torch._guards.Guard.sort_key)
+    """The guards in ``state``, in no order."""
+    return list(state.output_graph.guards)
 
 
 def value_reader(state: Any) -> Callable[[Any], Any]:
@@ -202,6 +224,7 @@ def ambient() -> dict[str, Any]:
         "exclude": torch._C._dispatch_tls_local_exclude_set().raw_repr(),
         "grad": torch.is_grad_enabled(),
         "device": None if device is None else str(device),
+        "hooks": bool(torch.nn.modules.module._has_any_global_hook()),
     }
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch._dynamo import bytecode_transformation
 from torch._dynamo.guards import CheckFunctionManager
+from torch._dynamo.variables import functions
 
 from hotstart._torch.guard_state import all_guards_kept
 
@@ -52,23 +53,37 @@ def keeping_all_guards(build: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextlib.contextmanager
-def recording(save_guards: Callable[..., bytes]) -> Iterator[None]:
+def recording(
+    save_guards: Callable[..., bytes], assumed_constant: Callable[[str], None]
+) -> Iterator[None]:
     """While open, Dynamo's names are unique across processes, all guards are kept and built once,
     and ``save_guards(serialize, builder, guards, output_graph)`` makes the bytes of them;
-    ``serialize`` is torch's own serialiser of the last three."""
+    ``serialize`` is torch's own serialiser of the last three.
+
+    ``assumed_constant(name)`` is told of each result that a graph holds unguarded, because the user
+    has marked the function with ``assume_constant_result``.
+    """
     build, serialize = CheckFunctionManager.__init__, CheckFunctionManager.serialize_guards
+    store_constant = functions.invoke_and_store_as_constant
     numbers = bytecode_transformation._unique_id_counter
 
     @functools.wraps(serialize)
     def serialize_guards(self: Any, *args: Any) -> bytes:
         return save_guards(functools.partial(serialize, self), *args)
 
+    @functools.wraps(store_constant)
+    def invoke_and_store_as_constant(tx: Any, fn: Any, name: str, *args: Any) -> Any:
+        assumed_constant(name)
+        return store_constant(tx, fn, name, *args)
+
+    functions.invoke_and_store_as_constant = invoke_and_store_as_constant
     CheckFunctionManager.__init__ = keeping_all_guards(build)
     CheckFunctionManager.serialize_guards = serialize_guards
     bytecode_transformation._unique_id_counter = _numbers
     try:
         yield
     finally:
+        functions.invoke_and_store_as_constant = store_constant
         CheckFunctionManager.__init__ = build
         CheckFunctionManager.serialize_guards = serialize
         bytecode_transformation._unique_id_counter = numbers

@@ -240,6 +240,51 @@ def _steps_from(obj: Any) -> Iterator[tuple[str, Any]]:
         yield "__wrapped__", wrapped
 
 
+@dataclasses.dataclass(frozen=True)
+class GlobalsOf:
+    """Stands in constants for the globals of ``module``.
+
+    Where a nested function breaks the graph, the bytecode that Dynamo makes holds the dict itself.
+    A copy of it would be the globals of nothing.
+    """
+
+    module: str
+
+
+def with_globals_named(code: types.CodeType) -> types.CodeType:
+    """``code`` with modules' globals among its constants named. Any other dict stays."""
+
+    def named(const: Any) -> Any:
+        module = sys.modules.get(const.get("__name__", "")) if type(const) is dict else None
+        return GlobalsOf(module.__name__) if module and vars(module) is const else const
+
+    return _with_constants(code, named)
+
+
+def holds_a_dict(code: types.CodeType) -> bool:
+    """Whether there is a dict among the constants. Python's own compiler puts none there."""
+    return any(
+        isinstance(const, dict) or (isinstance(const, types.CodeType) and holds_a_dict(const))
+        for const in code.co_consts
+    )
+
+
+def with_globals_of(code: types.CodeType, scope_of: Callable[[str], Any]) -> types.CodeType:
+    """The inverse; ``scope_of`` gives the globals of a module."""
+    return _with_constants(
+        code, lambda const: scope_of(const.module) if isinstance(const, GlobalsOf) else const
+    )
+
+
+def _with_constants(code: types.CodeType, new: Callable[[Any], Any]) -> types.CodeType:
+    consts = tuple(
+        _with_constants(const, new) if isinstance(const, types.CodeType) else new(const)
+        for const in code.co_consts
+    )
+    same = all(before is after for before, after in zip(code.co_consts, consts, strict=True))
+    return code if same else code.replace(co_consts=consts)
+
+
 def backends_used(code: types.CodeType) -> set[str]:
     """The ids of the compiled graphs that ``code``, made by Dynamo, calls."""
     used = {name for name in code.co_names if name.startswith(COMPILED_FN)}

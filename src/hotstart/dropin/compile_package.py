@@ -27,6 +27,9 @@ from hotstart.dropin.code import (
     _get_code_source,
     _lookup_code,
     backends_used,
+    holds_a_dict,
+    with_globals_named,
+    with_globals_of,
 )
 from hotstart.dropin.records import (
     _BackendId,
@@ -131,7 +134,7 @@ class CompilePackage:
                 raise AssertionError(f"Expected _DynamoCacheEntry, got {type(dynamo)}")
             dynamo.check_versions()
             if not ignore_inlined_sources:
-                dynamo.source_info.check()
+                dynamo.source_info.check(innermost)
                 source_info = dynamo.source_info
             main, *others = dynamo.codes
             codes[innermost.__code__] = main
@@ -243,7 +246,7 @@ class CompilePackage:
         compile_ = _Compile(self._entry_for(code))
         self._compiles.append(compile_)
         try:
-            with recording(save_guards):
+            with recording(save_guards, self._assumed_constant):
                 yield
         finally:
             compile_.entry.has_compile_id = True
@@ -275,7 +278,7 @@ class CompilePackage:
             return
         compile_.variant = _GuardedCodeCacheEntry(
             guards_state=guards_state,
-            dynamo_code=SerializedCode.from_code_object(dynamo_code),
+            dynamo_code=SerializedCode.from_code_object(with_globals_named(dynamo_code)),
         )
         compile_.entry.guarded_codes.append(compile_.variant)
         if self._is_filed(compile_.entry):
@@ -295,6 +298,11 @@ class CompilePackage:
         entry.bypassed = not entry.guarded_codes
         self.on_give_up(entry.python_code.co_name, reason)
 
+    def _assumed_constant(self, name: str) -> None:
+        compile_ = self._current("_assumed_constant")
+        if not compile_.given_up:
+            self._give_up(compile_, f"{name} is assumed to be constant, in this process")
+
     def add_inlined_source(self, sources: list[types.CodeType]) -> None:
         compile_ = self._current("add_inlined_source")
         if compile_.given_up:
@@ -302,6 +310,8 @@ class CompilePackage:
         for code in sources:
             if code in self._resume_codes:
                 continue
+            if code is self._innermost_fn.__code__:
+                self._source_info.add_main(self._innermost_fn)
             try:
                 self._source_info.add_code(code)
             except (AssertionError, OSError) as e:
@@ -388,7 +398,7 @@ class CompilePackage:
     ) -> int:
         """Returns how many variants of the entry serve."""
         try:
-            scope = self._globals_of(entry)
+            scope = self._scope_of(entry.python_module)
             self._install_names(code, entry, scope)
             target = self._target_of(code, entry)
         except Exception as e:
@@ -412,10 +422,11 @@ class CompilePackage:
                 failed(e)
         return served
 
-    def _globals_of(self, entry: _DynamoCodeCacheEntry) -> dict[str, Any]:
-        if entry.python_module == _module_of(self._innermost_fn):
+    def _scope_of(self, module: str) -> dict[str, Any]:
+        """The globals of the frames that were compiled in ``module``."""
+        if module == _module_of(self._innermost_fn):
             return self._innermost_fn.__globals__  # type: ignore[no-any-return]
-        return vars(importlib.import_module(entry.python_module))
+        return vars(importlib.import_module(module))
 
     def _install_names(
         self, code: types.CodeType, entry: _DynamoCodeCacheEntry, scope: dict[str, Any]
@@ -462,7 +473,9 @@ class CompilePackage:
         scope: dict[str, Any],
         alive: set[str],
     ) -> bool:
-        dynamo_code = SerializedCode.to_code_object(variant.dynamo_code)
+        dynamo_code = with_globals_of(
+            SerializedCode.to_code_object(variant.dynamo_code), self._scope_of
+        )
         if not backends_used(dynamo_code) <= alive:
             return False  # Its backend's failure has been told.
         with telemetry.dynamo_timed("precompile_load_guards"):
@@ -566,17 +579,9 @@ def _resume_function(code: types.CodeType, scope: dict[str, Any], name: str) -> 
 def _why_not_portable(dynamo_code: types.CodeType) -> str | None:
     if names := naming.names_by_address(dynamo_code):
         return f"the bytecode uses {names[0]}, a global that exists in this process only"
-    if _holds_a_dict(dynamo_code):
-        return "the bytecode holds the globals of a nested function, which a copy cannot stand for"
+    if holds_a_dict(with_globals_named(dynamo_code)):
+        return "the bytecode holds a dict of this process, which a copy cannot stand for"
     return None
-
-
-def _holds_a_dict(code: types.CodeType) -> bool:
-    """No Python compiler puts a dict among the constants; Dynamo does, to make a function there."""
-    return any(
-        isinstance(const, dict) or (isinstance(const, types.CodeType) and _holds_a_dict(const))
-        for const in code.co_consts
-    )
 
 
 def _untimed(phase: str) -> contextlib.AbstractContextManager[None]:

@@ -9,12 +9,12 @@ a checksum of what each guard said when it was saved, and a load compares.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from hotstart._core import dumps, xxh64
 from hotstart._torch import guard_state
-from hotstart.identity import fingerprint
+from hotstart.identity import fingerprint, lineage
 
 # Addresses in the text of a guard. Everything else in it has to be the same.
 _ADDRESS = re.compile(
@@ -22,24 +22,24 @@ _ADDRESS = re.compile(
 )
 
 
-def facts_of(state: Any, value_of: Callable[[Any], Any]) -> dict[str, int]:
+def facts_of(guards: Iterable[Any], value_of: Callable[[Any], Any]) -> dict[str, int]:
     """The checksum of what the guards of each kind on each source say, by "kind source".
 
-    ``state`` has just been built, which is when guards get their text; ``value_of`` gives the
+    ``guards`` have just been built, which is when they get their text; ``value_of`` gives the
     object that a guard's source leads to.
     """
     facts: dict[str, int] = {}
-    for guard in guard_state.guards_of(state):
+    for guard in guards:
         name = f"{guard.create_fn_name()} {guard.name}"
-        said = xxh64(dumps((text_of(guard), _about_value(guard, value_of))))
+        said = xxh64(dumps((without_addresses(guard.code_list), _about_value(guard, value_of))))
         # Several guards of one kind on one source, in any order.
         facts[name] = (facts.get(name, 0) + said) % 2**64
     return facts
 
 
-def text_of(guard: Any) -> str:
-    """What ``guard`` checks, as source, without addresses."""
-    return _ADDRESS.sub(r"\1\2", "\n".join(guard.code_list or ()))
+def without_addresses(code_list: Iterable[str] | None) -> str:
+    """What a guard checks, as source, without addresses."""
+    return _ADDRESS.sub(r"\1\2", "\n".join(code_list or ()))
 
 
 def _about_value(guard: Any, value_of: Callable[[Any], Any]) -> str:
@@ -50,7 +50,7 @@ def _about_value(guard: Any, value_of: Callable[[Any], Any]) -> str:
     if kinds & guard_state.TENSOR_GUARDS:
         return repr(guard_state.about_tensor(value_of(guard)))
     if kinds & guard_state.TYPE_GUARDS:
-        return fingerprint(type(value_of(guard)))
+        return repr(lineage(type(value_of(guard))))
     if kinds & guard_state.VALUE_GUARDS:
         return fingerprint(value_of(guard))
     return ""

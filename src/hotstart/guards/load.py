@@ -9,7 +9,7 @@ from torch._dynamo.exc import PackageError
 
 from hotstart._torch import guard_state
 from hotstart.guards.envelope import Envelope, Refusal
-from hotstart.guards.facts import facts_of, text_of
+from hotstart.guards.facts import facts_of, without_addresses
 
 
 def load_guards_state(guards_state: bytes) -> Any:
@@ -38,12 +38,15 @@ def load_guard_manager(
     envelope: Envelope | None = getattr(guards_state, "hotstart_envelope", None)
     if envelope is None:
         return guard_state.build(guards_state, target_code, runtime_global_scope)
-    saved_texts = {guard.name: text_of(guard) for guard in guard_state.guards_of(guards_state)}
+    if guard_state.ambient()["hooks"] != envelope.ambient["hooks"]:
+        raise PackageError("hooks of all modules were added or removed since it was compiled")
+    guards = guard_state.guards_of(guards_state)
+    saved_code = {guard.name: guard.code_list for guard in guards}
     manager, facts = build_as_saved(envelope, guards_state, target_code, runtime_global_scope)
     for name, said in envelope.facts.items():
         if facts.get(name) != said:
             source = name.partition(" ")[2]
-            text = " and ".join(saved_texts.get(source, "").splitlines())
+            text = without_addresses(saved_code.get(source)).replace("\n", " and ")
             raise PackageError(f"{source} is no longer what it was when compiled: {text or name}")
     return manager
 
@@ -54,13 +57,13 @@ def build_as_saved(
     """The guard manager, built in the thread state it was built in when saved, and what its guards
     say now."""
     guard_state.use_live_builtins(state, global_scope)
-    value_of = guard_state.value_reader(state)
-    for guard in guard_state.guards_of(state):
+    guards, value_of = guard_state.guards_of(state), guard_state.value_reader(state)
+    for guard in guards:
         for name, value in envelope.tensor_attributes.get(guard.name, {}).items():
             setattr(value_of(guard), name, value)
     with guard_state.ambient_restored(envelope.ambient):
         manager = guard_state.build(state, target_code, global_scope)
-    return manager, facts_of(state, value_of)
+    return manager, facts_of(guards, value_of)
 
 
 def install_builtins(state: Any, global_scope: dict[str, Any]) -> str | None:

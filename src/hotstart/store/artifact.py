@@ -65,7 +65,11 @@ def to_bytes(artifact: Any) -> bytes:
         return artifact.to_bytes()
     data = pickle.dumps(artifact)
     if isinstance(artifact, EagerCacheArtifact):
-        before, after = _steps(artifact.content), _steps(pickle.loads(data).content)
+        try:
+            again = pickle.loads(data)
+        except Exception as e:
+            raise UnsupportedValueError(f"the graph does not survive a pickle: {e}") from e
+        before, after = _steps(artifact.content), _steps(again.content)
         if before != after:
             lost = sorted(set(before) - set(after)) or ["the order of its steps"]
             raise UnsupportedValueError(f"the graph would lose {lost[0]} in a pickle")

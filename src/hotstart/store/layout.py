@@ -19,7 +19,7 @@ from typing import Any
 
 from hotstart._core import Container, Decoder, Encoder, build_container
 from hotstart.container import SectionKind
-from hotstart.dropin.code import SerializedCode
+from hotstart.dropin.code import GlobalsOf, SerializedCode
 from hotstart.dropin.records import (
     PrecompileCacheEntry,
     SystemInfo,
@@ -96,9 +96,10 @@ def _from_dynamo(entry: _DynamoCacheEntry, guards: list[bytes]) -> dict[str, Any
             for s in sorted(entry.source_info.inlined_sources, key=_source_order)
         ],
         "live": sorted(
-            (c.module, c.qualname, c.code_source, c.fingerprint)
+            (c.module, c.qualname, c.code_source, c.fingerprint, c.namespace)
             for c in getattr(entry.source_info, "live_codes", ())
         ),
+        "main_namespace": getattr(entry.source_info, "main_namespace", ""),
         "device_type": entry.device_type,
         "system": (
             system.python_version,
@@ -137,6 +138,7 @@ def _from_code_entry(entry: _DynamoCodeCacheEntry, guards: list[bytes]) -> tuple
 def _to_dynamo(records: dict[str, Any], container: Container) -> _DynamoCacheEntry:
     source_info = SourceInfo({InlinedSource(*fields) for fields in records["inlined"]})
     source_info.live_codes = {LiveCode(*fields) for fields in records["live"]}
+    source_info.main_namespace = records["main_namespace"]
     return _DynamoCacheEntry(
         codes=[_to_code_entry(fields, container) for fields in records["codes"]],
         source_info=source_info,
@@ -168,10 +170,14 @@ def _serialized(code: types.CodeType) -> SerializedCode:
 
 def _pickle_hook(value: object) -> tuple[str, object]:
     """Constants of bytecode that the codec has no kind for, such as a ``torch.dtype``."""
+    if isinstance(value, GlobalsOf):
+        return "globals", value.module
     return "pickle", pickle.dumps(value)
 
 
 def _unpickle_hook(tag: str, payload: object) -> object:
+    if tag == "globals" and isinstance(payload, str):
+        return GlobalsOf(payload)
     if tag != "pickle" or not isinstance(payload, bytes):
         raise CorruptPackageError(f"unknown kind of value {tag!r}", 0)
     return pickle.loads(payload)
