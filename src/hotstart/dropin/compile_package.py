@@ -149,6 +149,10 @@ class CompilePackage:
         self._resume_codes = {c for c, entry in codes.items() if entry.install_to_global}
         self._initialized = True
 
+    def is_of(self, fn: Any) -> bool:
+        """Whether the package is bound to the very code object of ``fn``."""
+        return eval_frame.innermost_fn(fn).__code__ is self._innermost_fn.__code__
+
     def share(self, other: CompilePackage, fn: Any) -> None:
         """Makes this package another face of ``other``, for a second object of the same code."""
         self._innermost_fn = eval_frame.innermost_fn(fn)

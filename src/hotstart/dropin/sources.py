@@ -12,11 +12,12 @@ import os
 import sys
 import types
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from torch._dynamo.exc import PackageError
 
 from hotstart.dropin.code import follow, handle_in
-from hotstart.identity import code_fingerprint
+from hotstart.identity import code_fingerprint, namespace_fingerprint
 from hotstart.source_hash import hash_lines
 
 
@@ -63,10 +64,15 @@ class LiveCode:
     qualname: str
     code_source: str
     fingerprint: str
+    namespace: str
 
     def is_unchanged(self) -> bool:
         code = follow(self.module, self.qualname, self.code_source)
-        return isinstance(code, types.CodeType) and code_fingerprint(code) == self.fingerprint
+        return (
+            isinstance(code, types.CodeType)
+            and code_fingerprint(code) == self.fingerprint
+            and namespace_fingerprint(code, vars(sys.modules[self.module])) == self.namespace
+        )
 
 
 @dataclasses.dataclass
@@ -76,8 +82,9 @@ class SourceInfo:
     inlined_sources: set[InlinedSource]
 
     def __post_init__(self) -> None:
-        # Not a field: torch's records, whose fields these are, have no place for it.
+        # Not fields: torch's records, whose fields these are, have no place for them.
         self.live_codes: set[LiveCode] = set()
+        self.main_namespace = ""
 
     def add_code(self, code: types.CodeType) -> None:
         """Records the source of ``code``. Of code that is in no module's file, such as a notebook's
@@ -115,11 +122,23 @@ class SourceInfo:
             return  # No handle leads to it; its guards and its lines have to do.
         if follow(module.__name__, qualname, code_source) is code:
             self.live_codes.add(
-                LiveCode(module.__name__, qualname, code_source, code_fingerprint(code))
+                LiveCode(
+                    module.__name__,
+                    qualname,
+                    code_source,
+                    code_fingerprint(code),
+                    namespace_fingerprint(code, vars(module)),
+                )
             )
 
-    def check(self) -> None:
-        """Raises RuntimeError where a source is no longer what it was."""
+    def add_main(self, fn: Any) -> None:
+        """Records what names the package's own function ``fn`` sees."""
+        self.main_namespace = namespace_fingerprint(fn.__code__, _globals_of(fn))
+
+    def check(self, fn: Any) -> None:
+        """Raises RuntimeError where a source is no longer what it was for the package of ``fn``."""
+        if self.main_namespace not in ("", namespace_fingerprint(fn.__code__, _globals_of(fn))):
+            raise RuntimeError(f"Names came or went that {fn.__qualname__} uses")
         for inlined in _changed(self.inlined_sources):
             raise RuntimeError(
                 f"Source code changes detected for {inlined.module} "
@@ -130,6 +149,11 @@ class SourceInfo:
                 raise RuntimeError(
                     f"Source code changes detected for {live.module} ({live.qualname})"
                 )
+
+
+def _globals_of(fn: Any) -> dict[str, Any]:
+    found: dict[str, Any] = getattr(fn, "__globals__", {})
+    return found
 
 
 def _changed(inlined_sources: Iterable[InlinedSource]) -> Iterator[InlinedSource]:

@@ -97,6 +97,10 @@ class Session:
         package.phase = row.phase
         package.guard_hook = lambda manager, scope: add_backend_guard(manager, scope, options_id)
         other = self._packages.get(key)
+        if other is not None and not other.is_of(attachment.fn):
+            attachment.detach()
+            row.bypass("another function with the same name and code has the package")
+            return None
         if other is not None:
             package.share(other, attachment.fn)
             row.hit("shares the package of another object of the same code")

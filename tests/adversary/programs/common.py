@@ -40,16 +40,16 @@ def scenario(fn: Callable[[], None]) -> Callable[[], None]:
     return fn
 
 
-def same(got: Any, expected: Any) -> None:
+def same(got: Any, expected: Any, what: str = "") -> None:
     ours, eager = tree_leaves(got), tree_leaves(expected)
-    assert len(ours) == len(eager), f"wrong: {got} instead of {expected}"
+    assert len(ours) == len(eager), f"wrong: {got}, not {expected} {what}"
     for a, b in zip(ours, eager, strict=True):
         if isinstance(b, torch.Tensor):
             alike = (a.dtype, a.shape, a.requires_grad) == (b.dtype, b.shape, b.requires_grad)
             close = alike and torch.allclose(a, b, equal_nan=True)
-            assert close, f"wrong: {got}, not {expected}"
+            assert close, f"wrong: {got}, not {expected} {what}"
         else:
-            assert a == b, f"wrong: {a} instead of {b}"
+            assert a == b, f"wrong: {a}, not {b} {what}"
 
 
 def same_error(ours: Callable[[], Any], eager: Callable[[], Any]) -> None:

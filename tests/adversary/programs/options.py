@@ -1,3 +1,4 @@
+# ruff: noqa
 """Backends, passes and options that differ, and functions that look alike."""
 
 import functools

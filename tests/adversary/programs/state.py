@@ -1,6 +1,6 @@
 """The state of the process, shapes, inputs, graph breaks: other ones at load than at save."""
 
-# ruff: noqa  (odd on purpose)
+# ruff: noqa
 import asyncio
 import contextlib
 
