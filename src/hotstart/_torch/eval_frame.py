@@ -7,7 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 import torch._dynamo
-from torch._C._dynamo.eval_frame import _load_precompile_entry, _reset_precompile_entries
+from torch._C._dynamo.eval_frame import (
+    _FrameAction as FrameAction,
+)
+from torch._C._dynamo.eval_frame import (
+    _FrameExecStrategy as FrameExecStrategy,
+)
+from torch._C._dynamo.eval_frame import (
+    _load_precompile_entry,
+    _reset_precompile_entries,
+    set_code_exec_strategy,
+)
 from torch._dynamo import convert_frame
 from torch._dynamo.eval_frame import innermost_fn as _innermost_fn
 from torch._dynamo.eval_frame import skip_code as _skip_code
@@ -38,6 +48,11 @@ def skip(code: types.CodeType) -> None:
     """Run ``code`` as it is, as Dynamo does with a frame in which it found nothing to compile."""
     convert_frame.input_codes.add(code)
     _skip_code(code)
+
+
+def unskip(code: types.CodeType) -> None:
+    """Takes `skip` back."""
+    set_code_exec_strategy(code, FrameExecStrategy(FrameAction.DEFAULT, FrameAction.DEFAULT))
 
 
 def disabled(fn: Callable[..., Any]) -> Any:

@@ -22,15 +22,12 @@ from hotstart._torch.graph import device_type_of
 from hotstart._torch.recording import recording
 from hotstart.dropin.code import (
     COMPILED_FN,
-    IMPORT_ALIAS,
     SerializedCode,
     _get_code_source,
-    _lookup_code,
-    backends_used,
     holds_a_dict,
     with_globals_named,
-    with_globals_of,
 )
+from hotstart.dropin.installation import Installation
 from hotstart.dropin.records import (
     _BackendId,
     _Backends,
@@ -41,9 +38,7 @@ from hotstart.dropin.records import (
 )
 from hotstart.dropin.sources import SourceInfo
 from hotstart.guards.envelope import Envelope, Refusal
-from hotstart.guards.load import install_builtins, load_guard_manager, load_guards_state
 from hotstart.guards.save import save_guards
-from hotstart.identity import code_fingerprint
 from hotstart.log import logger, one_line
 
 
@@ -83,8 +78,6 @@ class CompilePackage:
         self._innermost_fn: Any = None
         self._codes: dict[types.CodeType, _DynamoCodeCacheEntry] = {}
         self._compiles: list[_Compile] = []
-        self._installed_globals: dict[int, tuple[dict[str, Any], list[str]]] = {}
-        self._installed_codes: list[types.CodeType] = []
         self._device_type = "cpu"
         self._cached_backends: _Backends = {}
         self._source_info = SourceInfo(inlined_sources=set())
@@ -99,6 +92,7 @@ class CompilePackage:
         self.on_give_up: Callable[[str, str], None] = _log_give_up
         self.on_guards: Callable[[dict[str, int], bool], None] = lambda kinds, kept: None
         self.phase: Callable[[str], contextlib.AbstractContextManager[None]] = _untimed
+        self._installation = self._new_installation()
         if fn is not None:
             self.initialize(fn, dynamo, ignore_inlined_sources)
             self.uninstall()
@@ -364,15 +358,16 @@ class CompilePackage:
         self.uninstall()
         for code, entry in self._codes.items():
             with self._frame_context(code, entry):
-                self._install_entry(code, entry, backends, _raise_failure)
+                self._installation.add(code, entry, backends, _raise_failure)
 
     def install_what_fits(self, backends: _Backends) -> int:
         """`install`, but what cannot be installed is left to an ordinary compile, each with a
         reason to `on_give_up`. Returns how many variants serve.
 
-        Entries that other packages have on the same code stay, as long as this one has none."""
-        if self._installed_codes:
-            self.uninstall()
+        Entries that other packages have on the same code stay.
+        """
+        self._installation.remove()
+        self._installation = self._new_installation()
         served = 0
         for code, entry in self._codes.items():
 
@@ -381,46 +376,16 @@ class CompilePackage:
                 self.on_give_up(name, one_line(e))
 
             with self._frame_context(code, entry):
-                served += self._install_entry(code, entry, backends, give_up)
+                served += self._installation.add(code, entry, backends, give_up)
         return served
+
+    def _new_installation(self) -> Installation:
+        return Installation(self._scope_of, self.guard_hook, self.phase)
 
     def _frame_context(
         self, code: types.CodeType, entry: _DynamoCodeCacheEntry
     ) -> contextlib.AbstractContextManager[None]:
         return _compile_frame_context(code) if entry.has_compile_id else contextlib.nullcontext()
-
-    def _install_entry(
-        self,
-        code: types.CodeType,
-        entry: _DynamoCodeCacheEntry,
-        backends: _Backends,
-        failed: Callable[[Exception], None],
-    ) -> int:
-        """Returns how many variants of the entry serve."""
-        try:
-            scope = self._scope_of(entry.python_module)
-            self._install_names(code, entry, scope)
-            target = self._target_of(code, entry)
-        except Exception as e:
-            failed(e)
-            return 0
-        if entry.bypassed:
-            return 0
-        if not entry.guarded_codes:
-            if entry.has_compile_id:  # Dynamo came by and found nothing to compile.
-                eval_frame.skip(target)
-                self._installed_codes.append(target)
-            return 0
-        with self.phase("backends"):
-            alive = self._install_backends(entry, scope, backends, failed)
-        served = 0
-        for variant in entry.guarded_codes:
-            try:
-                with self.phase("guards"):
-                    served += self._install_variant(target, variant, scope, alive)
-            except Exception as e:
-                failed(e)
-        return served
 
     def _scope_of(self, module: str) -> dict[str, Any]:
         """The globals of the frames that were compiled in ``module``."""
@@ -428,92 +393,16 @@ class CompilePackage:
             return self._innermost_fn.__globals__  # type: ignore[no-any-return]
         return vars(importlib.import_module(module))
 
-    def _install_names(
-        self, code: types.CodeType, entry: _DynamoCodeCacheEntry, scope: dict[str, Any]
-    ) -> None:
-        for alias, module_name in entry.import_sources.items():
-            self._put(scope, alias, importlib.import_module(module_name))
-        if entry.install_to_global:
-            for name in entry.function_names:
-                self._put(scope, name, _resume_function(code, scope, name))
-
-    def _target_of(self, code: types.CodeType, entry: _DynamoCodeCacheEntry) -> types.CodeType:
-        if not entry.code_source:
-            return code
-        target = _lookup_code(entry)
-        if code_fingerprint(target) != code_fingerprint(code):
-            raise PackageError(f"{entry.python_module}.{entry.function_names[0]} has changed")
-        return target
-
-    def _install_backends(
-        self,
-        entry: _DynamoCodeCacheEntry,
-        scope: dict[str, Any],
-        backends: _Backends,
-        failed: Callable[[Exception], None],
-    ) -> set[str]:
-        """Returns the names of the backends that are there now."""
-        alive: set[str] = set()
-        for backend_id in entry.backend_ids:
-            try:
-                if backend_id not in backends:
-                    raise RuntimeError(f"Backend {backend_id} is not found in the given backends")
-                with telemetry.dynamo_timed("after_deserialization", phase_name="backend_compile"):
-                    backend = backends[backend_id].after_deserialization()
-                self._put(scope, backend_id, eval_frame.disabled(backend))
-                alive.add(backend_id)
-            except Exception as e:
-                failed(e)
-        return alive
-
-    def _install_variant(
-        self,
-        target: types.CodeType,
-        variant: _GuardedCodeCacheEntry,
-        scope: dict[str, Any],
-        alive: set[str],
-    ) -> bool:
-        dynamo_code = with_globals_of(
-            SerializedCode.to_code_object(variant.dynamo_code), self._scope_of
-        )
-        if not backends_used(dynamo_code) <= alive:
-            return False  # Its backend's failure has been told.
-        with telemetry.dynamo_timed("precompile_load_guards"):
-            state = load_guards_state(variant.guards_state)
-        if (builtins_name := install_builtins(state, scope)) is not None:
-            self._note_global(scope, builtins_name)
-        with telemetry.dynamo_timed("precompile_build_guards"):
-            manager = load_guard_manager(state, target, scope)
-            if self.guard_hook is not None:
-                self.guard_hook(manager, scope)
-        eval_frame.add_entry(target, manager, dynamo_code)
-        self._installed_codes.append(target)
-        return True
-
     def _install_global(self, module: types.ModuleType, name: str, value: Any) -> None:
-        self._put(vars(module), name, value)
-
-    def _put(self, scope: dict[str, Any], name: str, value: Any) -> None:
-        scope[name] = value
-        self._note_global(scope, name)
-
-    def _note_global(self, scope: dict[str, Any], name: str) -> None:
-        naming.forget_cleanups(scope, [name])
-        self._installed_globals.setdefault(id(scope), (scope, []))[1].append(name)
+        self._installation.put(vars(module), name, value)
 
     def uninstall(self) -> None:
-        """Removes the globals and the entries that `install` put there."""
+        """Removes what `install` put there, and every precompiled entry of the function's code."""
         if self._innermost_fn is None:
             raise AssertionError("_innermost_fn is not set in uninstall")
-        for scope, names in self._installed_globals.values():
-            for name in names:
-                # Code that Dynamo compiled here meanwhile uses the alias it found.
-                if not (name.startswith(IMPORT_ALIAS) and naming.dynamo_has_compiled()):
-                    scope.pop(name, None)
-        self._installed_globals = {}
-        for code in {*self._installed_codes, self._innermost_fn.__code__}:
-            eval_frame.remove_entries(code)
-        self._installed_codes = []
+        self._installation.remove()
+        self._installation = self._new_installation()
+        eval_frame.remove_entries(self._innermost_fn.__code__)
 
     # Saving
 
@@ -563,17 +452,6 @@ def _module_of(fn: Any) -> str:
     scope = getattr(fn, "__globals__", None)
     name = fn.__module__ if scope is None else scope.get("__name__", fn.__module__)
     return str(name)
-
-
-def _resume_function(code: types.CodeType, scope: dict[str, Any], name: str) -> Any:
-    """The resume function of ``code``; with free variables, what makes it from a closure."""
-    if not code.co_freevars:
-        return types.FunctionType(code, scope, name)
-
-    def with_closure(closure: tuple[types.CellType, ...]) -> types.FunctionType:
-        return types.FunctionType(code, scope, name, None, closure)
-
-    return with_closure
 
 
 def _why_not_portable(dynamo_code: types.CodeType) -> str | None:
