@@ -8,7 +8,7 @@
 namespace hotstart::codec {
 namespace {
 
-constexpr bool kHasLocalKinds = PY_VERSION_HEX >= 0x030B0000;
+constexpr bool kHasCaches = PY_VERSION_HEX >= 0x030B0000;
 
 // Entries of `caches` are written by the code constructor and by every reading of co_code.
 struct Instructions {
@@ -145,8 +145,8 @@ void refuse_from_exception(Status& refusal) {
 bool load_instruction_table() {
   auto& caches = instructions.caches;
   instructions.magic = static_cast<std::uint16_t>(PyImport_GetMagicNumber() & 0xffff);
-  caches.fill(kHasLocalKinds ? Instructions::kForbidden : std::uint8_t{0});
-  if (!kHasLocalKinds) return true;  // 3.10 never looks into the bytecode before it runs
+  caches.fill(kHasCaches ? Instructions::kForbidden : std::uint8_t{0});
+  if (!kHasCaches) return true;  // 3.10 never looks into the bytecode before it runs
   const Ref module = Ref::steal(PyImport_ImportModule("opcode"));
   if (!module) return false;
   const Ref opmap = attribute(module, "opmap");

@@ -12,6 +12,10 @@
 
 namespace hotstart::codec {
 
+// Whether the code constructor copies instructions and names of locals rather than keep what it
+// gets.
+inline constexpr bool kConstructorCopies = PY_VERSION_HEX >= 0x030B0000;
+
 enum class Locals { kVarnames, kCellvars, kFreevars };
 
 // A code object taken apart. Borrows from it, except `code`, which may be a copy.

@@ -1,5 +1,6 @@
 #include "codec/decode.h"
 
+#include <cstring>
 #include <memory>
 #include <unordered_map>
 #include <utility>
@@ -57,11 +58,23 @@ class PythonBuilder {
     return true;
   }
 
-  // The names of locals only pass through the code constructor (since 3.11), so the tuples for them
-  // are used again. One of them may still hold the names of its last use.
+  // The names of locals and the bytecode only pass through the code constructor (since 3.11), so
+  // the objects for them are used again. A tuple may still hold the names of its last use.
   Ref brief_tuple(std::uint64_t count) {
-    if (count < kBriefSizes && brief_[count]) return std::move(brief_[count]);
+    if (count < kBriefTuples && brief_tuples_[count]) return std::move(brief_tuples_[count]);
     return tuple(count);
+  }
+  Ref brief_bytes(Bytes data) {
+    if (!fits_brief(data.size())) return bytes(data);
+    Ref made = std::move(brief_bytes_);
+    if (!made) made = Ref::steal(PyBytes_FromStringAndSize(nullptr, kBriefBytes));
+    if (!made) return made;
+    // Shorter than its memory is, which nothing minds: it is ours alone until it is long again.
+    Py_SET_SIZE(reinterpret_cast<PyVarObject*>(made.get()), static_cast<Py_ssize_t>(data.size()));
+    char* to = PyBytes_AS_STRING(made.get());
+    std::memcpy(to, data.data(), data.size());
+    to[data.size()] = '\0';
+    return made;
   }
   Ref list(std::uint64_t count) { return Ref::steal(PyList_New(static_cast<Py_ssize_t>(count))); }
   void put_in_list(Ref& list, std::uint64_t place, Ref item) {
@@ -105,16 +118,24 @@ class PythonBuilder {
     Ref made = build_code(parts, refusal);
     for (Ref* names : {&parts.varnames, &parts.cellvars, &parts.freevars})
       keep_brief(std::move(*names));
+    const auto size = static_cast<std::size_t>(PyBytes_GET_SIZE(parts.code.get()));
+    if (fits_brief(size) && Py_REFCNT(parts.code.get()) == 1) brief_bytes_ = std::move(parts.code);
     return made;
   }
 
  private:
-  static constexpr std::size_t kBriefSizes = 16;
+  static constexpr std::size_t kBriefTuples = 16;
+  static constexpr Py_ssize_t kBriefBytes = 2048;
+
+  // Whether brief_bytes() gives bytes of this size in the memory of kBriefBytes.
+  static bool fits_brief(std::size_t size) {
+    return kConstructorCopies && size <= static_cast<std::size_t>(kBriefBytes);
+  }
 
   void keep_brief(Ref names) {
     const auto size = static_cast<std::size_t>(PyTuple_GET_SIZE(names.get()));
-    if (size > 0 && size < kBriefSizes && Py_REFCNT(names.get()) == 1)
-      brief_[size] = std::move(names);
+    if (kConstructorCopies && size > 0 && size < kBriefTuples && Py_REFCNT(names.get()) == 1)
+      brief_tuples_[size] = std::move(names);
   }
 
   bool refuse(const char* reason) {
@@ -140,7 +161,8 @@ class PythonBuilder {
 
   StringCache& strings_;
   PyObject* hook_;
-  Ref brief_[kBriefSizes];  // by size
+  Ref brief_tuples_[kBriefTuples];  // by size
+  Ref brief_bytes_;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "codec/code_object.h"
 #include "codec/tags.h"
+#include "python/bytes_builder.h"
 #include "python/integer.h"
 
 namespace hotstart::codec {
@@ -26,7 +27,7 @@ class ValueWriter {
 
   bool write(PyObject* value, unsigned depth);
 
-  const Sink& sink() const { return out_; }
+  Ref finish() { return out_.finish(); }
   Status status() const;
 
  private:
@@ -67,7 +68,7 @@ class ValueWriter {
 
   StringCollector& strings_;
   PyObject* hook_;
-  Sink out_;
+  BytesBuilder out_;
   unsigned spelling_ = 0;  // inside how many sets that are being sorted: strings are spelled out
   unsigned sorting_ = 0;
   Answers answers_;
@@ -288,13 +289,13 @@ bool ValueWriter::sorted(PyObject* items, unsigned depth) {
 }
 
 bool ValueWriter::spell(PyObject* value, unsigned depth, std::string& spelled) {
-  Sink scratch;
-  std::swap(out_, scratch);
+  BytesBuilder scratch;
+  out_.swap(scratch);
   ++spelling_;
   const bool done = write(value, depth);
   --spelling_;
-  std::swap(out_, scratch);
-  spelled = scratch.take();
+  out_.swap(scratch);
+  spelled = scratch.view();
   return done;
 }
 
@@ -335,17 +336,18 @@ bool ValueWriter::code(PyObject* value, unsigned depth) {
   CodeFields fields;
   if (const char* wrong = fields.take_apart(value))
     return *wrong == '\0' ? false : fail(std::string("cannot encode ") + wrong);
+  tag(Tag::kCode);
+  out_.write(code_magic());
+  if (!code_consts(fields.consts, depth)) return false;
   code_numbers(fields);
-  return code_blob(fields.code.get(), ".co_code") && code_blob(fields.linetable, ".co_linetable") &&
-         code_blob(fields.exceptiontable, ".co_exceptiontable") &&
-         code_text(fields.filename, ".co_filename") && code_text(fields.name, ".co_name") &&
+  return code_text(fields.filename, ".co_filename") && code_text(fields.name, ".co_name") &&
          code_text(fields.qualname, ".co_qualname") && code_names(fields) && code_hidden(fields) &&
-         code_consts(fields.consts, depth);
+         code_blob(fields.linetable, ".co_linetable") &&
+         code_blob(fields.exceptiontable, ".co_exceptiontable") &&
+         code_blob(fields.code.get(), ".co_code");
 }
 
 void ValueWriter::code_numbers(const CodeFields& fields) {
-  tag(Tag::kCode);
-  out_.write(code_magic());
   size(fields.flags);
   size(fields.argcount);
   size(fields.posonlyargcount);
@@ -402,8 +404,7 @@ Ref Encoder::encode(PyObject* value, Status& status) {
     if (!PyErr_Occurred()) status = writer.status();
     return {};
   }
-  const std::string& data = writer.sink().buffer();
-  return Ref::steal(PyBytes_FromStringAndSize(data.data(), static_cast<Py_ssize_t>(data.size())));
+  return writer.finish();
 }
 
 }  // namespace hotstart::codec

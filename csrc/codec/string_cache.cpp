@@ -1,27 +1,10 @@
-#include <algorithm>
-#include <array>
 #include <cstring>
 #include <string>
-#include <string_view>
 
 #include "codec/decode.h"
 
 namespace hotstart::codec {
 namespace {
-
-// Letters, digits and underscores: what CPython interns among constants.
-constexpr std::array<bool, 256> kNameBytes = [] {
-  std::array<bool, 256> table{};
-  for (const char c : std::string_view("abcdefghijklmnopqrstuvwxyz"
-                                       "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"))
-    table[static_cast<std::uint8_t>(c)] = true;
-  return table;
-}();
-
-bool like_a_name(Bytes latin1) {
-  return std::all_of(latin1.begin(), latin1.end(),
-                     [](std::byte byte) { return kNameBytes[static_cast<std::uint8_t>(byte)]; });
-}
 
 // The units of a wide string need not be aligned in the table, but CPython reads them as numbers.
 Ref make_wide(Bytes data, unsigned unit) {
@@ -53,7 +36,7 @@ PyObject* StringCache::make(std::uint32_t index, bool intern, Status& refusal) {
   Ref& kept = strings_[index];
   if (!kept) kept = entry.unit == 1 ? make_narrow(entry.data) : make_wide(entry.data, entry.unit);
   if (!kept) return nullptr;
-  if (intern || (entry.unit == 1 && like_a_name(entry.data))) {
+  if (intern || entry.kind == StringKind::kName) {
     PyObject* text = kept.release();
     PyUnicode_InternInPlace(&text);
     kept = Ref::steal(text);

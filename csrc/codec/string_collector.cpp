@@ -1,5 +1,9 @@
+#include <algorithm>
+#include <array>
 #include <cstring>
+#include <string_view>
 
+#include "base/bytes.h"
 #include "base/limits.h"
 #include "codec/encode.h"
 #include "codec/tags.h"
@@ -24,9 +28,25 @@ std::uint32_t hash_of(PyObject* text) {
   return static_cast<std::uint32_t>(PyObject_Hash(text));
 }
 
-// log2 of the bytes of a code unit.
-std::uint32_t shift_of(PyObject* text) {
-  return static_cast<std::uint32_t>(PyUnicode_KIND(text)) >> 1;
+// Letters, digits and underscores: what CPython interns among constants.
+constexpr std::array<bool, 256> kNameBytes = [] {
+  std::array<bool, 256> table{};
+  for (const char c : std::string_view("abcdefghijklmnopqrstuvwxyz"
+                                       "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"))
+    table[static_cast<std::uint8_t>(c)] = true;
+  return table;
+}();
+
+bool like_a_name(Bytes latin1) {
+  return std::all_of(latin1.begin(), latin1.end(),
+                     [](std::byte byte) { return kNameBytes[static_cast<std::uint8_t>(byte)]; });
+}
+
+StringKind kind_of(PyObject* text) {
+  if (PyUnicode_KIND(text) == PyUnicode_2BYTE_KIND) return StringKind::kUcs2;
+  if (PyUnicode_KIND(text) == PyUnicode_4BYTE_KIND) return StringKind::kUcs4;
+  const std::string_view latin1(static_cast<const char*>(PyUnicode_DATA(text)), byte_size(text));
+  return like_a_name(as_bytes(latin1)) ? StringKind::kName : StringKind::kLatin1;
 }
 
 char* put_u32(char* at, std::size_t value) {
@@ -87,7 +107,7 @@ Ref StringCollector::serialise() const {
   for (const Ref& text : strings_) {
     std::memcpy(heap + end, PyUnicode_DATA(text.get()), byte_size(text.get()));
     end += byte_size(text.get());
-    at = put_u32(at, end << 2 | shift_of(text.get()));
+    at = put_u32(at, end << 2 | static_cast<std::size_t>(kind_of(text.get())));
   }
   return made;
 }

@@ -18,7 +18,8 @@ class StringTableView {
  public:
   struct Entry {
     Bytes data;
-    unsigned unit;  // bytes of a code unit: 1 (Latin-1), 2 (UCS-2) or 4 (UCS-4)
+    StringKind kind;
+    unsigned unit;  // bytes of a code unit
   };
 
   [[nodiscard]] Status open(Bytes table) {
@@ -45,12 +46,13 @@ class StringTableView {
   const char* entry(std::uint32_t index, Entry& out) const {
     const std::uint32_t begin = end_of(index);
     const std::uint32_t end = end_of(index + 1);
-    const std::uint32_t shift = raw(index) & 3U;
-    if (shift > 2) return "a string of an unknown kind";
+    const auto kind = static_cast<StringKind>(raw(index) & 3U);
+    const std::uint32_t shift = kind == StringKind::kName ? 0 : static_cast<std::uint32_t>(kind);
     if (begin > end || end > heap_.size()) return "a string outside the table";
     if (((end - begin) & ((1U << shift) - 1)) != 0) return "a string that ends inside a character";
-    out = {heap_.subspan(begin, end - begin), 1U << shift};
-    return shift == 2 && !ucs4_sound(out.data) ? "a character above U+10FFFF" : nullptr;
+    out = {heap_.subspan(begin, end - begin), kind, 1U << shift};
+    return kind == StringKind::kUcs4 && !ucs4_sound(out.data) ? "a character above U+10FFFF"
+                                                              : nullptr;
   }
 
   [[nodiscard]] Status check_all() const {

@@ -15,15 +15,15 @@
 //   kDict                             n, then n times key and value, in insertion order
 //   kSlice                            three values
 //   kHook                             str (the hook's tag), one value (its payload)
-//   kCode                             u16 the magic number of the Python that wrote it; n flags,
-//                                     argcount, posonlyargcount, kwonlyargcount, stacksize; zigzag
-//                                     firstlineno; blob code, line table, exception table; str
-//                                     filename, name, qualname; names, varnames, cellvars,
-//                                     freevars, each n and n str; n and n hidden locals (places
-//                                     among all locals, rising); n and n values: the constants
+//   kCode                             u16 the magic number of the Python that wrote it; n and n
+//                                     values: the constants; n flags, argcount, posonlyargcount,
+//                                     kwonlyargcount, stacksize; zigzag firstlineno; str filename,
+//                                     name, qualname; names, varnames, cellvars, freevars, each n
+//                                     and n str; n and n hidden locals (places among all locals,
+//                                     rising); blob line table, exception table, code
 //
 // The string table: "hsc", a version byte, u32 count, u32 entry[count], then the heap. An entry is
-// (end of the string in the heap) << 2 | log2 of the bytes of a code unit (0, 1 or 2).
+// (end of the string in the heap) << 2 | StringKind.
 #pragma once
 
 #include <cstddef>
@@ -51,6 +51,10 @@ enum class Tag : std::uint8_t {
   kCode = 17,
   kHook = 18,
 };
+
+// Code units of one, two or four bytes, as few as the string can do with. A name is Latin-1 of only
+// letters, digits and underscores: the reader interns it, as CPython does with such constants.
+enum class StringKind : std::uint8_t { kLatin1 = 0, kUcs2 = 1, kUcs4 = 2, kName = 3 };
 
 inline constexpr char kTableMagic[] = {'h', 's', 'c'};
 inline constexpr std::uint8_t kFormatVersion = 1;

@@ -30,6 +30,7 @@ class NullBuilder {
   Value complex(double, double) { return true; }
   Value string(std::uint32_t) { return true; }
   Value bytes(Bytes) { return true; }
+  Value brief_bytes(Bytes) { return true; }
   Value tuple(std::uint64_t) { return true; }
   Value brief_tuple(std::uint64_t) { return true; }
   void put_in_tuple(Value&, std::uint64_t, Value) {}

@@ -7,6 +7,7 @@
 // borrowed for the walk. Belongs to one thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -267,19 +268,21 @@ class Walker {
 
   // -- Code objects
 
+  // The constants come first: once they are there, nothing can come between the rest and the code
+  // object that is made of it, and a builder can keep the rest in scratch space.
   Value code(unsigned depth) {
     CodeParts<Value> parts;
-    if (!code_numbers(parts) || !code_blobs(parts) || !code_strings(parts)) return Value{};
+    if (!in_.read(parts.magic)) return early();
+    if (!builder_.accept_magic(parts.magic)) return refused(), Value{};
     parts.consts = tuple(depth);
-    if (!parts.consts) return Value{};
+    if (!parts.consts || !code_numbers(parts) || !code_strings(parts) || !code_blobs(parts))
+      return Value{};
     Value made = builder_.code(parts);
     if (!made) refused();
     return made;
   }
 
   bool code_numbers(CodeParts<Value>& parts) {
-    if (!in_.read(parts.magic)) return early(), false;
-    if (!builder_.accept_magic(parts.magic)) return refused();
     if (!read_int(parts.flags) || !read_int(parts.argcount) || !read_int(parts.posonlyargcount) ||
         !read_int(parts.kwonlyargcount) || !read_int(parts.stacksize))
       return false;
@@ -305,24 +308,18 @@ class Walker {
   }
 
   bool code_blobs(CodeParts<Value>& parts) {
-    return code_blob(parts.code,
-                     [](Bytes code) {
-                       return code.size() % 2 == 0 ? nullptr : "bytecode of odd length";
-                     }) &&
-           code_blob(parts.linetable,
-                     [&](Bytes table) { return check_line_table(table, parts.magic); }) &&
-           code_blob(parts.exceptiontable,
-                     [&](Bytes table) { return check_exception_table(table, parts.magic); });
-  }
-
-  template <typename Check>
-  bool code_blob(Value& out, Check&& wrong_with) {
-    Bytes data;
-    if (!read_blob(data)) return false;
-    if (data.size() > limits::kMaxCodeBytes) return fail("a code object is too large"), false;
-    if (const char* wrong = wrong_with(data)) return fail(wrong), false;
-    out = builder_.bytes(data);
-    return static_cast<bool>(out);
+    Bytes lines, exceptions, code;
+    if (!read_blob(lines) || !read_blob(exceptions) || !read_blob(code)) return false;
+    if (std::max({lines.size(), exceptions.size(), code.size()}) > limits::kMaxCodeBytes)
+      return fail("a code object is too large"), false;
+    const char* wrong = check_line_table(lines, parts.magic);
+    if (wrong == nullptr) wrong = check_exception_table(exceptions, parts.magic);
+    if (wrong == nullptr && code.size() % 2 != 0) wrong = "bytecode of odd length";
+    if (wrong != nullptr) return fail(wrong), false;
+    parts.linetable = builder_.bytes(lines);
+    parts.exceptiontable = builder_.bytes(exceptions);
+    parts.code = builder_.brief_bytes(code);
+    return parts.linetable && parts.exceptiontable && parts.code;
   }
 
   bool code_strings(CodeParts<Value>& parts) {
@@ -338,7 +335,7 @@ class Walker {
     return check_locals(parts, cells) && read_hidden(parts, parts.varname_count + cells + frees);
   }
 
-  // `brief`: the tuple only serves to make the code object.
+  // `brief`: the tuple only serves to make the code object that comes next.
   bool read_names(Value& out, std::size_t& count, bool brief) {
     std::uint64_t size = 0;
     if (!read_count(size)) return false;

@@ -6,6 +6,7 @@ Deliberately dumb: it writes whatever it is told, so that tests can lie in any f
 from __future__ import annotations
 
 import importlib.util
+import re
 import struct
 import sys
 import types
@@ -66,8 +67,9 @@ class Table:
         for text in self.strings:
             top = max(map(ord, text), default=0)
             shift = 0 if top < 0x100 else 1 if top < 0x10000 else 2
+            kind = 3 if re.fullmatch("[A-Za-z0-9_]*", text) else shift
             heap += b"".join(ord(char).to_bytes(1 << shift, "little") for char in text)
-            entries += struct.pack("<I", len(heap) << 2 | shift)
+            entries += struct.pack("<I", len(heap) << 2 | kind)
         return b"hsc\x01" + struct.pack("<I", len(self.strings)) + entries + heap
 
 
@@ -107,16 +109,16 @@ def write_code(code: types.CodeType, table: Table, **lies: Any) -> bytes:
 
     qualname = code.co_qualname if sys.version_info >= (3, 11) else code.co_name
     out = TAG["code"] + struct.pack("<H", lies.get("magic", MAGIC))
+    consts = field("co_consts")
+    out += varint(len(consts)) + b"".join(write(const, table) for const in consts)
     for name in ("flags", "argcount", "posonlyargcount", "kwonlyargcount", "stacksize"):
         out += varint(field("co_" + name))
     out += zigzag(field("co_firstlineno"))
-    out += blob(field("co_code")) + blob(field("co_linetable"))
-    out += blob(field("co_exceptiontable", b""))
     for text in (field("co_filename"), field("co_name"), lies.get("co_qualname", qualname)):
         out += table.index(text)
     for name in ("co_names", "co_varnames", "co_cellvars", "co_freevars"):
         out += names(field(name))
     hidden = lies.get("hidden", ())
     out += varint(len(hidden)) + b"".join(map(varint, hidden))
-    consts = field("co_consts")
-    return out + varint(len(consts)) + b"".join(write(const, table) for const in consts)
+    out += blob(field("co_linetable")) + blob(field("co_exceptiontable", b""))
+    return out + blob(field("co_code"))

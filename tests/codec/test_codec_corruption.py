@@ -213,7 +213,6 @@ def test_a_table_that_is_wrong_as_a_whole(table: bytes, reason: str) -> None:
 @pytest.mark.parametrize(
     ("entries", "heap", "reason"),
     [
-        ([1 << 2 | 3], b"a", "unknown kind"),
         ([2 << 2, 1 << 2, 3 << 2], b"abc", "outside the table"),
         ([9 << 2, 3 << 2], b"abc", "outside the table"),
         ([3 << 2 | 1], b"abc", "ends inside a character"),
