@@ -24,6 +24,8 @@ _PROGRAMS = Path(__file__).with_name("programs")
 # One process is enough for what goes wrong within one.
 _ONE_PROCESS = {"bypassed", "store"}
 
+_SLOW = {"options"}
+
 _FAILS: dict[tuple[str, str, str], str] = {}
 
 
@@ -35,6 +37,7 @@ def _cases() -> list[Any]:
             for name in names:
                 case = (file.stem, world, name)
                 marks = [pytest.mark.xfail(reason=_FAILS[case])] if case in _FAILS else []
+                marks += [pytest.mark.slow] if file.stem in _SLOW else []
                 found.append(pytest.param(*case, marks=marks))
     return found
 
