@@ -10,6 +10,7 @@ import logging
 from hotstart.dropin.code import (
     _CODE_CACHE,
     SerializedCode,
+    _backend_ids_from_code,
     _code_cache,
     _get_code_source,
     _lookup_code,
@@ -67,6 +68,7 @@ __all__ = [
     "_DynamoCodeCacheEntry",
     "_FunctionId",
     "_GuardedCodeCacheEntry",
+    "_backend_ids_from_code",
     "_code_cache",
     "_compile_frame_context",
     "_get_code_source",

@@ -92,7 +92,7 @@ def _without_identity(guards: Any) -> list[bool]:
 @pytest.fixture(params=["torch", "hotstart"])
 def impl(request: pytest.FixtureRequest) -> Impl:
     if request.param == "hotstart":
-        pytest.importorskip("hotstart.package", reason="hotstart.package does not exist yet")
+        importlib.import_module("hotstart.package")
     return Impl(request.param)
 
 
@@ -102,7 +102,9 @@ def torch_fails(request: pytest.FixtureRequest, impl: Impl) -> Callable[[str], N
 
     def expect(reason: str) -> None:
         if impl.name == "torch":
-            request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+            # What a later torch has mended is no failure of ours.
+            strict = torch.__version__.startswith("2.13")
+            request.applymarker(pytest.mark.xfail(reason=reason, strict=strict))
 
     return expect
 

@@ -114,7 +114,7 @@ def compile_options(context: Any) -> dict[str, Any]:
         "dynamic": context._dynamic,
         "fullgraph": context.fullgraph,
         "error_on_graph_break": context.error_on_graph_break,
-        "shapes": repr(context._shapes_spec),
+        "shapes": repr(getattr(context, "_shapes_spec", None)),  # not in 2.14
         "guard_filter": _plain(getattr(context._hooks, "guard_filter_fn", None)),
     }
 

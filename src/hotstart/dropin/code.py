@@ -285,10 +285,14 @@ def _with_constants(code: types.CodeType, new: Callable[[Any], Any]) -> types.Co
     return code if same else code.replace(co_consts=consts)
 
 
-def backends_used(code: types.CodeType) -> set[str]:
+def _backend_ids_from_code(code: types.CodeType) -> Iterator[str]:
     """The ids of the compiled graphs that ``code``, made by Dynamo, calls."""
-    used = {name for name in code.co_names if name.startswith(COMPILED_FN)}
+    yield from (name for name in code.co_names if name.startswith(COMPILED_FN))
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
-            used |= backends_used(const)
-    return used
+            yield from _backend_ids_from_code(const)
+
+
+def backends_used(code: types.CodeType) -> set[str]:
+    """The same, as a set."""
+    return set(_backend_ids_from_code(code))

@@ -23,6 +23,7 @@ from hotstart._torch.recording import recording
 from hotstart.dropin.code import (
     COMPILED_FN,
     SerializedCode,
+    _backend_ids_from_code,
     _get_code_source,
     holds_a_dict,
     with_globals_named,
@@ -275,6 +276,8 @@ class CompilePackage:
             dynamo_code=SerializedCode.from_code_object(with_globals_named(dynamo_code)),
         )
         compile_.entry.guarded_codes.append(compile_.variant)
+        for backend_id in _backend_ids_from_code(dynamo_code):
+            self._add_backend_id(_BackendId(backend_id))
         if self._is_filed(compile_.entry):
             compile_.entry.bypassed = False
 
@@ -339,13 +342,18 @@ class CompilePackage:
         self._current("add_import_source").entry.import_sources[alias] = module_name
 
     def add_backend_id(self, backend_id: str, backend: Any | None = None) -> None:
-        compile_ = self._current("add_backend_id")
+        self._current("add_backend_id")
         if not backend_id.startswith(COMPILED_FN):
             raise AssertionError(f"backend_id must start with '{COMPILED_FN}', got '{backend_id}'")
-        compile_.entry.backend_ids.append(_BackendId(backend_id))
-        compile_.new_backends.append(_BackendId(backend_id))
+        self._add_backend_id(_BackendId(backend_id), backend)
+
+    def _add_backend_id(self, backend_id: _BackendId, backend: Any | None = None) -> None:
+        compile_ = self._current("add_backend_id")
+        if backend_id not in compile_.entry.backend_ids:
+            compile_.entry.backend_ids.append(backend_id)
+            compile_.new_backends.append(backend_id)
         if backend is not None:
-            self._cached_backends[_BackendId(backend_id)] = backend
+            self._cached_backends[backend_id] = backend
 
     # Serving
 
