@@ -110,8 +110,9 @@ PyObject* construct(const CodeParts<Ref>& p) {
 }
 
 // The constructor cannot be told that a local is hidden (the variable of a comprehension that
-// Python 3.12 inlines into a class body or module). The kinds are bytes that it made for this very
-// object, which nobody has seen yet.
+// Python 3.12 inlines into a class body or module). It guesses so of all locals of code that is not
+// CO_OPTIMIZED; this makes sure. The kinds are bytes that it made for this very object, which
+// nobody has seen yet.
 bool hide_locals(PyObject* object, const std::vector<std::uint32_t>& places) {
   if (places.empty()) return true;
 #if PY_VERSION_HEX >= 0x030C0000

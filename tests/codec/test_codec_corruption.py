@@ -14,7 +14,7 @@ import pytest
 from codec_format import MAGIC, TAG, Table, blob, varint, write, write_code, zigzag
 from codec_samples import VALUES
 
-from hotstart._core import Decoder, dumps, loads, validate
+from hotstart._core import Decoder, Encoder, dumps, loads, validate
 from hotstart.errors import CorruptPackageError, UnsupportedValueError
 
 HAS_CACHES = sys.version_info >= (3, 11)
@@ -304,6 +304,16 @@ def test_the_truth_is_accepted() -> None:
 def test_fields_that_cannot_be(lies: dict[str, Any], reason: str) -> None:
     with pytest.raises(CorruptPackageError, match=reason):
         lie(**lies)
+
+
+def test_hidden_locals_are_hidden_or_refused() -> None:
+    table = Table()
+    stream = write_code(CODE, table, hidden=(0, 2))
+    if sys.version_info < (3, 12):
+        with pytest.raises(CorruptPackageError, match="hidden local"):
+            decode(stream, table.dump())
+    else:
+        assert Encoder().encode(decode(stream, table.dump())) == stream
 
 
 def test_the_largest_stack() -> None:
