@@ -1,4 +1,4 @@
-"""The contexts that `torch.compile` wraps functions in. Checked on torch 2.13.0."""
+"""The contexts that `torch.compile` wraps functions in. Checked on torch 2.13.0 and 2.14.1."""
 
 from __future__ import annotations
 

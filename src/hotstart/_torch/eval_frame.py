@@ -1,4 +1,4 @@
-"""The eval frame: where compiled code hangs on code objects. Checked on torch 2.13.0."""
+"""The eval frame: where compiled code hangs on code objects. Checked on torch 2.13.0 and 2.14.1."""
 
 from __future__ import annotations
 

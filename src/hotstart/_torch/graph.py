@@ -1,4 +1,4 @@
-"""Graphs that Dynamo captured. Checked on torch 2.13.0."""
+"""Graphs that Dynamo captured. Checked on torch 2.13.0 and 2.14.1."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """torch's guard state: made while Dynamo compiles, turned back into guards at load.
 
-Checked on torch 2.13.0.
+Checked on torch 2.13.0 and 2.14.1.
 """
 
 from __future__ import annotations
