@@ -22,7 +22,7 @@ def run_table(
     def outcomes(table: Sequence[Scenario], mode: str) -> dict[str, Outcome]:
         pytest.importorskip("torch")
         if mode == "hotstart":
-            pytest.importorskip("hotstart.package", reason="hotstart.package does not exist yet")
+            pytest.importorskip("hotstart.package")
         key = (table[0].name, mode)
         if key not in known:
             folder: Path = tmp_path_factory.mktemp(f"scenarios-{mode}-")

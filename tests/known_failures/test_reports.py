@@ -17,7 +17,36 @@ from _scenario import Outcome, Scenario
 #: The rows that hotstart serves without compiling anything it should not have to. Add a row here
 #: once it does. The right outcome in the end is a hit for all of them, unless ``MISSES`` says why.
 HITS = {
+    "another backend after loading and a reset",
+    "another backend beside the loaded one",
+    "another dtype after a hit",
+    "another function of the file after a hit",
+    "another instance",
+    "another number of threads",
+    "attribute of a tensor",
+    "called inside autocast",
+    "class with __call__",
+    "comment above the function",
+    "comparison that raises",
+    "dataclass output and keyword arguments",
+    "graph break after a hit",
+    "guard on an object that cannot be pickled, AttributeError",
+    "guard on an object that cannot be pickled, RuntimeError",
+    "guard on an object that cannot be pickled, TypeError",
+    "hundreds of guards",
+    "lambda",
+    "loaded outside autocast, called inside",
+    "local class",
+    "loop over a module list",
+    "no compiler on the loading host",
+    "one function compiled in two ways",
+    "only a view",
     "plain",
+    "reset after loading",
+    "saved inside autocast, called outside",
+    "two backends, one of which cannot be saved",
+    "two functions of one name and line",
+    "two models of one class",
 }
 
 #: Rows where a reason is as good as a hit.
