@@ -27,7 +27,16 @@ def module_code(name: str) -> types.CodeType:
     assert spec is not None
     code = spec.loader.get_code(name)  # type: ignore[union-attr]
     assert code is not None
-    return code
+    return in_file(code, f"{name}.py")
+
+
+def in_file(code: types.CodeType, filename: str) -> types.CodeType:
+    """``code`` as if it had been compiled from ``filename``: no folder of a machine is kept."""
+    consts = tuple(
+        in_file(const, filename) if isinstance(const, types.CodeType) else const
+        for const in code.co_consts
+    )
+    return code.replace(co_filename=filename, co_consts=consts)
 
 
 def nested_codes(code: types.CodeType) -> Iterator[types.CodeType]:
