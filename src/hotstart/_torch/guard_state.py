@@ -22,7 +22,6 @@ from torch._dynamo import guards as dynamo_guards
 from torch._dynamo.output_graph import OutputGraphCommon, get_builtins_dict
 
 CheckFunctionManager = dynamo_guards.CheckFunctionManager
-GuardsState = dynamo_guards.GuardsState
 
 # Guards on an object's address. torch drops them from what it saves; here the object is found again
 # by name at load and proven to be the same.
