@@ -7,4 +7,5 @@ PYBIND11_MODULE(_core, m) {
   hotstart::bind::register_hash(m);
   hotstart::bind::register_container(m);
   hotstart::bind::register_store(m);
+  hotstart::bind::register_guards(m);
 }

@@ -34,5 +34,6 @@ void register_codec(py::module_& m);
 void register_hash(py::module_& m);
 void register_container(py::module_& m);
 void register_store(py::module_& m);
+void register_guards(py::module_& m);
 
 }  // namespace hotstart::bind

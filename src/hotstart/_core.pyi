@@ -113,3 +113,47 @@ class Container:
 
 def build_container(sections: Sequence[tuple[int, int, int, Buffer]]) -> bytes: ...
 def publish(path: str | bytes | os.PathLike[str], data: Buffer) -> None: ...
+
+# -- Guard plans
+
+@final
+class FirstSight:
+    """A guard on the identity of an object that has no name.
+
+    The first object for which ``verify`` is true is the one; from then on only it passes. With
+    ``of_type`` the class of what is passed counts. Calls never raise.
+    """
+
+    def __init__(self, verify: Callable[[Any], object], *, of_type: bool = False) -> None: ...
+    def __call__(self, found: object, /) -> bool: ...
+
+@final
+class SeenDicts:
+    """Dicts that `NoHooks` guards came by. Called with anything: whether all are empty still."""
+
+    def __call__(self, _: object, /) -> bool: ...
+
+@final
+class NoHooks:
+    """A guard on a module's ``__dict__``: what it has under ``names`` are empty dicts, which go into
+    ``seen``. Calls never raise."""
+
+    names: tuple[str, ...]
+    seen: SeenDicts
+    def __init__(self, names: tuple[str, ...], seen: SeenDicts) -> None: ...
+    def __call__(self, attributes: object, /) -> bool: ...
+
+def replay_guards(
+    plan: Buffer, values: tuple[Any, ...], texts: tuple[Any, ...] | None, face: tuple[Any, ...]
+) -> list[Any]:
+    """Makes the calls of a plan's tape; returns the nodes of the tree, the root first.
+
+    ``values`` are those of the plan; ``texts``, where given, has for each guard in order its
+    messages and its stack; ``face`` is torch's root, manager and dict manager class, where its
+    functions are, the two kinds of managers, and a tensor without dimensions.
+
+    Raises CorruptPackageError for bytes that are no plan, and what torch raises.
+    """
+
+def validate_plan(plan: Buffer) -> None:
+    """Walks through a plan without calling anything. Raises CorruptPackageError."""

@@ -31,9 +31,10 @@ def is_plain(value: object) -> bool:
 
 
 def resolve(module: str | None, qualname: str) -> Any:
-    """What ``module`` holds under the dotted name ``qualname`` in this process, None if nothing."""
+    """What ``module`` holds under the dotted name ``qualname`` in this process, None if nothing;
+    the module itself under an empty name."""
     found: Any = sys.modules.get(module or "")
-    for name in qualname.split("."):
+    for name in qualname.split(".") if qualname else ():
         found = getattr(found, name, None)
     return found
 
@@ -205,3 +206,17 @@ def _name_of(value: Any) -> tuple[str, str]:
         str(getattr(value, "__module__", None)),
         str(getattr(value, "__qualname__", getattr(value, "__name__", ""))),
     )
+
+
+def says_all(value: object) -> bool:
+    """Whether the fingerprint of ``value`` covers all that decides how it behaves, and does not
+    pass over the state of some object that it leads to."""
+    return not _passes_over(_as_data(value, 0))
+
+
+def _passes_over(data: object) -> bool:
+    if isinstance(data, dict):
+        return any(map(_passes_over, data.values()))
+    if not isinstance(data, tuple):
+        return False
+    return (len(data) >= 3 and data[0] == "instance") or any(map(_passes_over, data))

@@ -179,7 +179,7 @@ def value_reader(state: Any) -> Callable[[Any], Any]:
 def builtins_name(state: Any) -> str | None:
     """Under which name the frame's globals must hold the builtins, if the guards look there."""
     name: str | None = state.output_graph.name_of_builtins_dict_key_in_fglobals
-    return name
+    return name or None
 
 
 def use_live_builtins(state: Any, global_scope: dict[str, Any]) -> None:
@@ -206,7 +206,7 @@ def identity_guards_allowed() -> Iterator[None]:
 
 def failing_guard(manager: Any, local_scope: dict[str, Any]) -> str:
     """The text of the guard of ``manager`` that refuses ``local_scope``."""
-    result = manager.root.check_verbose(local_scope)
+    result = manager.check_verbose(local_scope)
     return "; ".join(str(part) for part in result.verbose_code_parts) or "an unnamed guard"
 
 
@@ -223,8 +223,13 @@ def ambient() -> dict[str, Any]:
         "exclude": torch._C._dispatch_tls_local_exclude_set().raw_repr(),
         "grad": torch.is_grad_enabled(),
         "device": None if device is None else str(device),
-        "hooks": bool(torch.nn.modules.module._has_any_global_hook()),
+        "hooks": has_global_hooks(),
     }
+
+
+def has_global_hooks() -> bool:
+    """Whether there are hooks that run for every module."""
+    return bool(torch.nn.modules.module._has_any_global_hook())
 
 
 @contextlib.contextmanager

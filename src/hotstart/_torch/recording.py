@@ -17,6 +17,9 @@ from torch._dynamo.guards import CheckFunctionManager
 from torch._dynamo.variables import functions
 
 from hotstart._torch.guard_state import all_guards_kept
+from hotstart._torch.guard_tree import watching
+from hotstart._torch.hooks_guard import hooks_guarded
+from hotstart._torch.tape import Tape
 
 _TOKEN = uuid.uuid4().hex[:12]
 
@@ -40,6 +43,37 @@ class _OwnNumbers:
 _numbers = _OwnNumbers()
 
 
+class _Watch:
+    """The tape of one guard build, and what ends the watch."""
+
+    def __init__(self) -> None:
+        self.tape = Tape()
+        self._open = contextlib.ExitStack()
+        self._open.enter_context(watching(self.tape))
+
+    def close(self) -> None:
+        self._open.close()
+
+
+def _watched(build: Callable[..., None], watches: dict[int, _Watch]) -> Callable[..., None]:
+    """``CheckFunctionManager.__init__`` that watches the calls which build guards to be saved, in
+    ``watches`` by its own address."""
+
+    @functools.wraps(build)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        if not kwargs.get("save_guards"):
+            build(self, *args, **kwargs)
+            return
+        watch = watches[id(self)] = _Watch()
+        try:
+            build(self, *args, **kwargs)
+        finally:
+            watch.close()
+            del watches[id(self)]
+
+    return __init__
+
+
 def keeping_all_guards(build: Callable[..., None]) -> Callable[..., None]:
     """``CheckFunctionManager.__init__`` without what torch does to guards while it makes packages:
     it drops those on identities, and builds everything twice to do so."""
@@ -57,8 +91,8 @@ def recording(
     save_guards: Callable[..., bytes], assumed_constant: Callable[[str], None]
 ) -> Iterator[None]:
     """While open, Dynamo's names are unique across processes, all guards are kept and built once,
-    and ``save_guards(serialize, builder, guards, output_graph)`` makes the bytes of them;
-    ``serialize`` is torch's own serialiser of the last three.
+    and ``save_guards(tape, serialize, builder, guards, output_graph)`` makes the bytes of them;
+    ``tape`` is what was called to build them, ``serialize`` torch's own serialiser of the rest.
 
     ``assumed_constant(name)`` is told of each result that a graph holds unguarded, because the user
     has marked the function with ``assume_constant_result``.
@@ -66,10 +100,15 @@ def recording(
     build, serialize = CheckFunctionManager.__init__, CheckFunctionManager.serialize_guards
     store_constant = functions.invoke_and_store_as_constant
     numbers = bytecode_transformation._unique_id_counter
+    watches: dict[int, _Watch] = {}
 
     @functools.wraps(serialize)
     def serialize_guards(self: Any, *args: Any) -> bytes:
-        return save_guards(functools.partial(serialize, self), *args)
+        # The tree is complete. Nodes that a watch keeps must not outlive their tree: an address
+        # that is used again would come with the Python object of what was there before.
+        watch = watches[id(self)]
+        watch.close()
+        return save_guards(watch.tape, functools.partial(serialize, self), *args)
 
     @functools.wraps(store_constant)
     def invoke_and_store_as_constant(tx: Any, fn: Any, name: str, *args: Any) -> Any:
@@ -77,11 +116,12 @@ def recording(
         return store_constant(tx, fn, name, *args)
 
     functions.invoke_and_store_as_constant = invoke_and_store_as_constant
-    CheckFunctionManager.__init__ = keeping_all_guards(build)
+    CheckFunctionManager.__init__ = _watched(keeping_all_guards(build), watches)
     CheckFunctionManager.serialize_guards = serialize_guards
     bytecode_transformation._unique_id_counter = _numbers
     try:
-        yield
+        with hooks_guarded():
+            yield
     finally:
         functions.invoke_and_store_as_constant = store_constant
         CheckFunctionManager.__init__ = build

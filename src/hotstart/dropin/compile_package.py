@@ -38,7 +38,8 @@ from hotstart.dropin.records import (
     _GuardedCodeCacheEntry,
 )
 from hotstart.dropin.sources import SourceInfo
-from hotstart.guards.envelope import Envelope, Refusal
+from hotstart.guards.envelope import Refusal
+from hotstart.guards.load import kinds_of
 from hotstart.guards.save import save_guards
 from hotstart.log import logger, one_line
 
@@ -265,9 +266,7 @@ class CompilePackage:
             return
         refusal = Refusal.from_bytes(guards_state)
         reason = _why_not_portable(dynamo_code) if refusal is None else refusal.reason
-        guards = refusal or Envelope.from_bytes(guards_state)
-        if guards is not None:
-            self.on_guards(guards.kinds, reason is None)
+        self.on_guards(kinds_of(guards_state), reason is None)
         if reason is not None:
             self._give_up(compile_, reason)
             return

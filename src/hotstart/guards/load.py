@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import Any
 
 from torch._dynamo.exc import PackageError
@@ -10,13 +11,19 @@ from torch._dynamo.exc import PackageError
 from hotstart._torch import guard_state
 from hotstart.guards.envelope import Envelope, Refusal
 from hotstart.guards.facts import facts_of, without_addresses
+from hotstart.guards.plan import Plan, is_plan
+from hotstart.guards.replayed import ReplayedGuards
+from hotstart.guards.resolve import resolve_values
+from hotstart.identity import code_fingerprint
 
 
 def load_guards_state(guards_state: bytes) -> Any:
-    """The guards in ``guards_state``, torch's own or hotstart's, ready for `load_guard_manager`.
+    """The guards in ``guards_state``, a plan or torch's own or an envelope, ready for `load_guard_manager`.
 
     Raises PackageError for bytes that say why the guards were not saved.
     """
+    if is_plan(guards_state):
+        return Plan(guards_state)
     if (refusal := Refusal.from_bytes(guards_state)) is not None:
         raise PackageError(refusal.reason)
     envelope = Envelope.from_bytes(guards_state)
@@ -27,6 +34,14 @@ def load_guards_state(guards_state: bytes) -> Any:
     return state
 
 
+def kinds_of(guards_state: bytes) -> dict[str, int]:
+    """How many guards of each kind ``guards_state`` holds or refuses; nothing of torch's own."""
+    if is_plan(guards_state):
+        return Plan(guards_state).header.kinds
+    guards = Refusal.from_bytes(guards_state) or Envelope.from_bytes(guards_state)
+    return guards.kinds if guards is not None else {}
+
+
 def load_guard_manager(
     guards_state: Any, target_code: types.CodeType, runtime_global_scope: Any
 ) -> Any:
@@ -35,11 +50,12 @@ def load_guard_manager(
     Raises PackageError where a guard no longer says what it said when it was saved, because
     something that it refers to by name has changed.
     """
+    if isinstance(guards_state, Plan):
+        return _replay(guards_state, target_code, runtime_global_scope)
     envelope: Envelope | None = getattr(guards_state, "hotstart_envelope", None)
     if envelope is None:
         return guard_state.build(guards_state, target_code, runtime_global_scope)
-    if guard_state.ambient()["hooks"] != envelope.ambient["hooks"]:
-        raise PackageError("hooks of all modules were added or removed since it was compiled")
+    _check_hooks(envelope.ambient)
     guards = guard_state.guards_of(guards_state)
     saved_code = {guard.name: guard.code_list for guard in guards}
     manager, facts = build_as_saved(envelope, guards_state, target_code, runtime_global_scope)
@@ -49,6 +65,27 @@ def load_guard_manager(
             text = without_addresses(saved_code.get(source)).replace("\n", " and ")
             raise PackageError(f"{source} is no longer what it was when compiled: {text or name}")
     return manager
+
+
+def add_guard(manager: Any, add: Callable[[Any], None]) -> None:
+    """Has ``add(manager)`` add a guard that no bytes hold; also to what explains its failures."""
+    if isinstance(manager, ReplayedGuards):
+        manager.add_guard(add)
+    else:
+        add(manager)
+
+
+def _replay(plan: Plan, code: types.CodeType, scope: dict[str, Any]) -> ReplayedGuards:
+    _check_hooks(plan.header.ambient)
+    if code_fingerprint(code) != plan.header.frame:
+        raise PackageError("the guards are those of another code object")
+    values = resolve_values(plan.plain, plan.special, scope)
+    return ReplayedGuards(plan, values, scope, code)
+
+
+def _check_hooks(saved: dict[str, Any]) -> None:
+    if guard_state.has_global_hooks() != saved["hooks"]:
+        raise PackageError("hooks of all modules were added or removed since it was compiled")
 
 
 def build_as_saved(
@@ -71,7 +108,7 @@ def install_builtins(state: Any, global_scope: dict[str, Any]) -> str | None:
 
     Returns the name if it was not there before.
     """
-    name = guard_state.builtins_name(state)
+    name = state.header.builtins if isinstance(state, Plan) else guard_state.builtins_name(state)
     if not name:
         return None
     builtins = guard_state.builtins_of(global_scope)

@@ -13,20 +13,34 @@ from collections.abc import Callable
 from typing import Any
 
 from hotstart._torch import guard_state
+from hotstart._torch.tape import Tape
+from hotstart.errors import UnsupportedValueError
 from hotstart.guards.envelope import Envelope, Refusal
-from hotstart.guards.load import build_as_saved, load_guards_state
-from hotstart.identity import is_plain
+from hotstart.guards.load import build_as_saved, load_guard_manager, load_guards_state
+from hotstart.guards.plan import Header
+from hotstart.guards.record import record
+from hotstart.identity import code_fingerprint, is_plain
 from hotstart.log import logger, one_line
 
 
 def save_guards(
-    serialize: Callable[..., bytes], builder: Any, sorted_guards: list[Any], output_graph: Any
+    tape: Tape,
+    serialize: Callable[..., bytes],
+    builder: Any,
+    sorted_guards: list[Any],
+    output_graph: Any,
 ) -> bytes:
-    """An `Envelope` with the guards, or a `Refusal`, as bytes. Never raises.
+    """A guard plan, as bytes; where the tree cannot be recorded an `Envelope` with torch's own
+    guard state; a `Refusal` where neither comes through. Never raises.
 
-    ``serialize(builder, guards, output_graph)`` is torch's own serialiser.
+    ``tape`` is what was called while the tree was built; ``serialize(builder, guards,
+    output_graph)`` is torch's own serialiser.
     """
     kinds = dict(Counter(guard.create_fn_name() for guard in sorted_guards))
+    try:
+        return _plan(tape, builder, output_graph, kinds)
+    except Exception as e:
+        logger.debug("no guard plan: %s", one_line(e), exc_info=True)
     try:
         reason = _process_bound(sorted_guards)
         if reason is not None:
@@ -44,6 +58,24 @@ def save_guards(
     except Exception as e:
         logger.debug("guards cannot be saved", exc_info=True)
         return Refusal(f"guards cannot be saved: {one_line(e)}", kinds).to_bytes()
+
+
+def _plan(tape: Tape, builder: Any, output_graph: Any, kinds: dict[str, int]) -> bytes:
+    """The plan of the guards, which has been replayed and has accepted the frame."""
+    scope = builder.runtime_global_scope
+    header = Header(
+        ambient=guard_state.ambient(),
+        frame=code_fingerprint(builder.f_code),
+        builtins=output_graph.name_of_builtins_dict_key_in_fglobals,
+        globals={},
+        kinds=kinds,
+    )
+    data = record(tape, builder.guard_manager.root, scope, header, {})
+    manager = load_guard_manager(load_guards_state(data), builder.f_code, scope)
+    if not manager.check(output_graph.local_scope):
+        failing = guard_state.failing_guard(manager, output_graph.local_scope)
+        raise UnsupportedValueError(f"no portable form of the guard {failing}")
+    return data
 
 
 def _process_bound(guards: list[Any]) -> str | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hotstart._torch.guard_state import add_globals_guard
+from hotstart.guards.load import add_guard
 
 _calling = threading.local()
 
@@ -38,4 +39,7 @@ def add_backend_guard(manager: Any, scope: dict[str, Any], options_id: str) -> N
     def is_calling(_globals: object) -> bool:
         return getattr(_calling, "options_id", None) == options_id
 
-    add_globals_guard(manager, scope, is_calling, f"compiled with options {options_id}")
+    def add(tree: Any) -> None:
+        add_globals_guard(tree, scope, is_calling, f"compiled with options {options_id}")
+
+    add_guard(manager, add)

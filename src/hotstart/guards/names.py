@@ -1,0 +1,75 @@
+"""Names under which another process finds the same object, and what proves that it is the same.
+
+Checked on torch 2.13.0, 2.14.1 and 2.15.0.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from hotstart._core import dumps, xxh64
+from hotstart.identity import fingerprint, is_pinned, lineage, resolve
+
+# How an object found by its name is proven to be the one that was guarded.
+NAME = "name"  # by its name alone
+IDENTITY = "identity"  # by what `identity.fingerprint` covers
+LINEAGE = "lineage"  # a class by its own name and those of its bases
+
+# Modules in which objects are found whose own `__module__` does not say where they are.
+_HOMES = ("torch", "torch.nn.functional", "torch._C", "torch._C._nn", "builtins", "operator", "math")
+
+# Classes that Python gives a name under which it does not keep them.
+_TYPES = {
+    id(vars(home)[name]): (home.__name__, name)
+    for home in (types, sys.modules["_collections_abc"])
+    for name in sorted(vars(home), reverse=True)
+    if isinstance(vars(home)[name], type)
+}
+
+
+def name_of(value: Any) -> tuple[str, str] | None:
+    """The module and the dotted name that lead to this very object, None if none do."""
+    for module, qualname in _candidates(value):
+        if resolve(module, qualname) is value:
+            return module, qualname
+    return None
+
+
+def _candidates(value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, types.ModuleType):
+        yield value.__name__, ""
+        return
+    if id(value) in _TYPES:
+        yield _TYPES[id(value)]
+    module = getattr(value, "__module__", None)
+    names = [getattr(value, name, None) for name in ("__qualname__", "__name__")]
+    dotted = [name for name in names if isinstance(name, str)]
+    if isinstance(module, str):
+        for name in dotted:
+            yield module, name
+    owner = getattr(value, "__objclass__", None)
+    if isinstance(owner, type) and dotted:
+        yield owner.__module__, f"{owner.__qualname__}.{dotted[-1]}"
+    for name in dotted[-1:]:
+        for home in _HOMES:
+            yield home, name
+    if isinstance(module, str) and module.startswith("torch._ops"):
+        yield "torch", f"ops.{value}"
+
+
+def proof_of(value: Any, how: str) -> int:
+    """A checksum of what ``how`` says of ``value``."""
+    if how == IDENTITY:
+        return xxh64(fingerprint(value).encode())
+    return xxh64(dumps(lineage(value))) if how == LINEAGE else 0
+
+
+def find(module: str, qualname: str) -> Any:
+    """What `name_of` named, None where it is not there. Imports what torch or Python bring."""
+    if module not in sys.modules and is_pinned(module):
+        importlib.import_module(module)
+    return resolve(module, qualname)
