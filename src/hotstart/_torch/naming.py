@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import re
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from torch._dynamo import convert_frame
 from torch._dynamo.utils import CleanupHook, CleanupManager
 
-# `<prefix>_<id(value)>_c<compile id>`: a global that Dynamo keyed by an address of this process.
-_BY_ADDRESS = re.compile(r"_\d{6,}_c\d+(_\d+)*$")
+# What Dynamo puts into globals under names that begin so, a package keeps by itself: compiled
+# graphs, resume functions, imported modules, the builtins.
+_KEPT_BY_PACKAGES = ("__compiled_fn", "__resume_at", "__import_", "__builtins_dict__")
 
 
-def names_by_address(code: types.CodeType) -> list[str]:
-    """The globals used by ``code`` whose name holds an address, hence cannot be made again."""
-    found = [name for name in code.co_names if _BY_ADDRESS.search(name)]
+def is_kept_by_packages(name: str) -> bool:
+    return name.startswith(_KEPT_BY_PACKAGES)
+
+
+def names_used(code: types.CodeType) -> Iterator[str]:
+    """The globals and attributes that ``code`` and the functions inside it name."""
+    yield from code.co_names
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
-            found += names_by_address(const)
-    return found
+            yield from names_used(const)
 
 
 def forget_cleanups(scope: dict[str, object], names: Iterable[str]) -> None:

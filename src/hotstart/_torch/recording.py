@@ -14,6 +14,7 @@ from typing import Any
 
 from torch._dynamo import bytecode_transformation
 from torch._dynamo.guards import CheckFunctionManager
+from torch._dynamo.output_graph import OutputGraph
 from torch._dynamo.variables import functions
 
 from hotstart._torch.guard_state import all_guards_kept
@@ -88,18 +89,22 @@ def keeping_all_guards(build: Callable[..., None]) -> Callable[..., None]:
 
 @contextlib.contextmanager
 def recording(
-    save_guards: Callable[..., bytes], assumed_constant: Callable[[str], None]
+    save_guards: Callable[..., bytes],
+    assumed_constant: Callable[[str], None],
+    global_put: Callable[[str, Any], None],
 ) -> Iterator[None]:
     """While open, Dynamo's names are unique across processes, all guards are kept and built once,
     and ``save_guards(tape, serialize, builder, guards, output_graph)`` makes the bytes of them;
     ``tape`` is what was called to build them, ``serialize`` torch's own serialiser of the rest.
 
     ``assumed_constant(name)`` is told of each result that a graph holds unguarded, because the user
-    has marked the function with ``assume_constant_result``.
+    has marked the function with ``assume_constant_result``. ``global_put(name, value)`` is told of
+    what Dynamo puts into the globals of the frame.
     """
     build, serialize = CheckFunctionManager.__init__, CheckFunctionManager.serialize_guards
     store_constant = functions.invoke_and_store_as_constant
     numbers = bytecode_transformation._unique_id_counter
+    put, put_by_id = OutputGraph.install_global_unsafe, OutputGraph.install_global_by_id
     watches: dict[int, _Watch] = {}
 
     @functools.wraps(serialize)
@@ -115,6 +120,18 @@ def recording(
         assumed_constant(name)
         return store_constant(tx, fn, name, *args)
 
+    @functools.wraps(put)
+    def install_global_unsafe(self: Any, name: str, value: Any) -> None:
+        global_put(name, value)
+        put(self, name, value)
+
+    @functools.wraps(put_by_id)
+    def install_global_by_id(self: Any, prefix: str, value: Any) -> str:
+        # The rest of the name is an address, which another process uses for something else.
+        return put_by_id(self, f"{prefix}_hs{_TOKEN}", value)  # type: ignore[no-any-return]
+
+    OutputGraph.install_global_unsafe = install_global_unsafe
+    OutputGraph.install_global_by_id = install_global_by_id
     functions.invoke_and_store_as_constant = invoke_and_store_as_constant
     CheckFunctionManager.__init__ = _watched(keeping_all_guards(build), watches)
     CheckFunctionManager.serialize_guards = serialize_guards
@@ -123,6 +140,7 @@ def recording(
         with hooks_guarded():
             yield
     finally:
+        OutputGraph.install_global_unsafe, OutputGraph.install_global_by_id = put, put_by_id
         functions.invoke_and_store_as_constant = store_constant
         CheckFunctionManager.__init__ = build
         CheckFunctionManager.serialize_guards = serialize

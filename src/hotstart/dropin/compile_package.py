@@ -39,7 +39,7 @@ from hotstart.dropin.records import (
 )
 from hotstart.dropin.sources import SourceInfo
 from hotstart.guards.envelope import Refusal
-from hotstart.guards.load import kinds_of
+from hotstart.guards.load import globals_of, kinds_of
 from hotstart.guards.save import save_guards
 from hotstart.log import logger, one_line
 
@@ -59,6 +59,8 @@ class _Compile:
     new_backends: list[_BackendId] = dataclasses.field(default_factory=list)
     variant: _GuardedCodeCacheEntry | None = None
     given_up: bool = False
+    # What Dynamo put into the frame's globals, beyond what records list.
+    put_globals: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class CompilePackage:
@@ -242,7 +244,8 @@ class CompilePackage:
         compile_ = _Compile(self._entry_for(code))
         self._compiles.append(compile_)
         try:
-            with recording(save_guards, self._assumed_constant):
+            save = functools.partial(save_guards, compile_.put_globals)
+            with recording(save, self._assumed_constant, self._global_put):
                 yield
         finally:
             compile_.entry.has_compile_id = True
@@ -265,7 +268,10 @@ class CompilePackage:
         if compile_.given_up:
             return
         refusal = Refusal.from_bytes(guards_state)
-        reason = _why_not_portable(dynamo_code) if refusal is None else refusal.reason
+        reason = refusal.reason if refusal is not None else None
+        if reason is None:
+            lost = compile_.put_globals.keys() - globals_of(guards_state)
+            reason = _why_not_portable(dynamo_code, lost)
         self.on_guards(kinds_of(guards_state), reason is None)
         if reason is not None:
             self._give_up(compile_, reason)
@@ -298,6 +304,10 @@ class CompilePackage:
         compile_ = self._current("_assumed_constant")
         if not compile_.given_up:
             self._give_up(compile_, f"{name} is assumed to be constant, in this process")
+
+    def _global_put(self, name: str, value: Any) -> None:
+        if not naming.is_kept_by_packages(name):
+            self._current("_global_put").put_globals[name] = value
 
     def add_inlined_source(self, sources: list[types.CodeType]) -> None:
         compile_ = self._current("add_inlined_source")
@@ -461,8 +471,8 @@ def _module_of(fn: Any) -> str:
     return str(name)
 
 
-def _why_not_portable(dynamo_code: types.CodeType) -> str | None:
-    if names := naming.names_by_address(dynamo_code):
+def _why_not_portable(dynamo_code: types.CodeType, lost_globals: set[str]) -> str | None:
+    if names := sorted(lost_globals.intersection(naming.names_used(dynamo_code))):
         return f"the bytecode uses {names[0]}, a global that exists in this process only"
     if holds_a_dict(with_globals_named(dynamo_code)):
         return "the bytecode holds a dict of this process, which a copy cannot stand for"

@@ -23,7 +23,12 @@ from hotstart.dropin.code import (
     with_globals_of,
 )
 from hotstart.dropin.records import _Backends, _DynamoCodeCacheEntry, _GuardedCodeCacheEntry
-from hotstart.guards.load import install_builtins, load_guard_manager, load_guards_state
+from hotstart.guards.load import (
+    globals_needed,
+    install_builtins,
+    load_guard_manager,
+    load_guards_state,
+)
 from hotstart.identity import code_fingerprint
 
 
@@ -125,6 +130,8 @@ class Installation:
             self._note(scope, builtins_name)
         with telemetry.dynamo_timed("precompile_build_guards"):
             manager = load_guard_manager(state, target, scope)
+            for name, value in globals_needed(manager).items():
+                self.put(scope, name, value)
             if self.guard_hook is not None:
                 self.guard_hook(manager, scope)
         eval_frame.add_entry(target, manager, dynamo_code)

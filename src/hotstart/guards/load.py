@@ -42,6 +42,11 @@ def kinds_of(guards_state: bytes) -> dict[str, int]:
     return guards.kinds if guards is not None else {}
 
 
+def globals_of(guards_state: bytes) -> set[str]:
+    """Names of the frame's globals that loading ``guards_state`` brings back."""
+    return set(Plan(guards_state).header.globals) if is_plan(guards_state) else set()
+
+
 def load_guard_manager(
     guards_state: Any, target_code: types.CodeType, runtime_global_scope: Any
 ) -> Any:
@@ -65,6 +70,11 @@ def load_guard_manager(
             text = without_addresses(saved_code.get(source)).replace("\n", " and ")
             raise PackageError(f"{source} is no longer what it was when compiled: {text or name}")
     return manager
+
+
+def globals_needed(manager: Any) -> dict[str, Any]:
+    """What a guard manager and its variant expect among the frame's globals, by name."""
+    return manager.globals() if isinstance(manager, ReplayedGuards) else {}
 
 
 def add_guard(manager: Any, add: Callable[[Any], None]) -> None:

@@ -6,6 +6,7 @@ Checked on torch 2.13.0, 2.14.1 and 2.15.0.
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 import types
 from collections.abc import Iterator
@@ -43,6 +44,9 @@ def _candidates(value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(value, types.ModuleType):
         yield value.__name__, ""
         return
+    if isinstance(value, types.CodeType):
+        yield from _candidates_for_code(value)
+        return
     if id(value) in _TYPES:
         yield _TYPES[id(value)]
     module = getattr(value, "__module__", None)
@@ -59,6 +63,14 @@ def _candidates(value: Any) -> Iterator[tuple[str, str]]:
             yield home, name
     if isinstance(module, str) and module.startswith("torch._ops"):
         yield "torch", f"ops.{value}"
+
+
+def _candidates_for_code(code: types.CodeType) -> Iterator[tuple[str, str]]:
+    module = inspect.getmodule(code)
+    if module is not None:
+        owner = getattr(code, "co_qualname", code.co_name)
+        for way in ("", ".__func__", ".fget", ".fset", ".__wrapped__"):
+            yield module.__name__, f"{owner}{way}.__code__"
 
 
 def proof_of(value: Any, how: str) -> int:

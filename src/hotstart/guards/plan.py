@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+import types
 import zlib
 from typing import Any, cast
 
@@ -63,6 +64,12 @@ class Plan:
         decoded = loads(view[_HEADER.size : _HEADER.size + values_size])
         header, self.plain, self.special = cast(tuple[Any, Any, Any], decoded)
         self.header = Header(*header)
+
+    @property
+    def output_graph(self) -> types.SimpleNamespace:
+        """What callers of torch's `load_guards_state` read: where to put the builtins."""
+        name = self.header.builtins or ""
+        return types.SimpleNamespace(name_of_builtins_dict_key_in_fglobals=name)
 
     @property
     def hot_size(self) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 from typing import Any
 
 import torch
@@ -41,18 +43,19 @@ def record(
     root: Any,
     scope: dict[str, Any],
     header: plans.Header,
-    extra_globals: dict[str, Any],
+    put_globals: dict[str, Any],
 ) -> bytes:
     """The plan of the tree at ``root``, for frames whose globals are ``scope``.
 
-    ``extra_globals`` are names that Dynamo put there, with their values; those that the header
-    shall carry. Raises UnsupportedValueError for what has no meaning in another process.
+    ``put_globals`` are names that Dynamo put there, with their values; the plan brings back those
+    that have a meaning in another process. Raises UnsupportedValueError for guards that have none.
     """
     recorder = _Recorder(tape, root, scope)
     for call in tape.calls:
         recorder.take(call)
-    numbers = {name: recorder.values.add(value) for name, value in extra_globals.items()}
-    return recorder.to_bytes(header, numbers)
+    for name, value in put_globals.items():
+        recorder.take_global(name, value)
+    return recorder.to_bytes(header)
 
 
 class _Recorder:
@@ -65,6 +68,7 @@ class _Recorder:
         self._numbers = {id(root): 0}
         self._texts: list[plans.Texts] = []
         self._stacks: dict[plans.Stack, int] = {}
+        self._globals: dict[str, int] = {}
 
     def take(self, call: Call) -> None:
         """Writes one call, if it has made something of this tree."""
@@ -210,9 +214,16 @@ class _Recorder:
             number = self._stacks.setdefault(lines, len(self._stacks))
         self._texts.append((tuple(map(str, messages)), number))
 
-    def to_bytes(self, header: plans.Header, extra_globals: dict[str, int]) -> bytes:
+    def take_global(self, name: str, value: Any) -> None:
+        # Who needs one that is left out says so: see CompilePackage.add_guarded_code.
+        with contextlib.suppress(UnsupportedValueError):
+            is_class = isinstance(value, type)
+            add = functools.partial(self.values.cls, how=IDENTITY) if is_class else self.values.add
+            self._globals[name] = add(value)
+
+    def to_bytes(self, header: plans.Header) -> bytes:
         plain, special, places = self.values.tables()
-        placed = {name: places[number] for name, number in extra_globals.items()}
+        placed = {name: places[number] for name, number in self._globals.items()}
         cold = plans.Cold(
             tuple(self._texts), tuple(self._stacks), tuple(node.type_text for node in self._nodes)
         )

@@ -36,6 +36,10 @@ class ReplayedGuards:
         self.code = code
         self.global_scope = {"G": scope}
 
+    def globals(self) -> dict[str, Any]:
+        """What the bytecode and the guards expect among the frame's globals, by name."""
+        return {name: self._values[number] for name, number in self._plan.header.globals.items()}
+
     def add_guard(self, add: _AddGuard) -> None:
         """Has ``add(manager)`` add a guard of this process to the tree, which plans do not have."""
         self._added.append(add)

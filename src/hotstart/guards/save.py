@@ -24,6 +24,7 @@ from hotstart.log import logger, one_line
 
 
 def save_guards(
+    put_globals: dict[str, Any],
     tape: Tape,
     serialize: Callable[..., bytes],
     builder: Any,
@@ -33,12 +34,13 @@ def save_guards(
     """A guard plan, as bytes; where the tree cannot be recorded an `Envelope` with torch's own
     guard state; a `Refusal` where neither comes through. Never raises.
 
+    ``put_globals`` is what Dynamo put into the frame's globals, as far as records do not list it;
     ``tape`` is what was called while the tree was built; ``serialize(builder, guards,
     output_graph)`` is torch's own serialiser.
     """
     kinds = dict(Counter(guard.create_fn_name() for guard in sorted_guards))
     try:
-        return _plan(tape, builder, output_graph, kinds)
+        return _plan(put_globals, tape, builder, output_graph, kinds)
     except Exception as e:
         logger.debug("no guard plan: %s", one_line(e), exc_info=True)
     try:
@@ -60,7 +62,13 @@ def save_guards(
         return Refusal(f"guards cannot be saved: {one_line(e)}", kinds).to_bytes()
 
 
-def _plan(tape: Tape, builder: Any, output_graph: Any, kinds: dict[str, int]) -> bytes:
+def _plan(
+    put_globals: dict[str, Any],
+    tape: Tape,
+    builder: Any,
+    output_graph: Any,
+    kinds: dict[str, int],
+) -> bytes:
     """The plan of the guards, which has been replayed and has accepted the frame."""
     scope = builder.runtime_global_scope
     header = Header(
@@ -70,7 +78,7 @@ def _plan(tape: Tape, builder: Any, output_graph: Any, kinds: dict[str, int]) ->
         globals={},
         kinds=kinds,
     )
-    data = record(tape, builder.guard_manager.root, scope, header, {})
+    data = record(tape, builder.guard_manager.root, scope, header, put_globals)
     manager = load_guard_manager(load_guards_state(data), builder.f_code, scope)
     if not manager.check(output_graph.local_scope):
         failing = guard_state.failing_guard(manager, output_graph.local_scope)
