@@ -143,7 +143,7 @@ def _as_data(value: object, depth: int) -> object:
             return (type(value).__name__, tuple(ordered))
     if isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType)):
         return ("builtin", *_name_of(value))
-    return ("instance", *_name_of(type(value)), _plain_part(value))
+    return ("instance", *_name_of(type(value)), _plain_part(value), _plain_state(value))
 
 
 def lineage(cls: type) -> tuple[tuple[str, str], ...]:
@@ -180,6 +180,15 @@ def _plain_part(value: Any) -> object:
     return raw() if callable(raw) else None
 
 
+def _plain_state(value: Any) -> object:
+    """The plain attributes of an instance of a user's class: Dynamo may have read them as part of
+    what it takes for one unchanging object."""
+    state = getattr(value, "__dict__", None)
+    if type(state) is not dict or is_pinned(type(value).__module__):
+        return None
+    return tuple((name, state[name]) for name in sorted(state) if is_plain(state[name]))
+
+
 def _behaviour_of(fn: types.FunctionType, depth: int) -> tuple[object, ...]:
     def each(values: Any) -> tuple[object, ...]:
         return tuple(_as_data(value, depth) for value in values)
@@ -212,6 +221,29 @@ def says_all(value: object) -> bool:
     """Whether the fingerprint of ``value`` covers all that decides how it behaves, and does not
     pass over the state of some object that it leads to."""
     return not _passes_over(_as_data(value, 0))
+
+
+def reach_fingerprint(fn: types.FunctionType) -> str | None:
+    """The fingerprint of a function and of all that it finds in globals, as if these were its
+    arguments; None if something there has a state that no fingerprint covers."""
+    data = _reach_as_data(fn, set())
+    return None if _passes_over(data) else _digest(data)
+
+
+def _reach_as_data(fn: types.FunctionType, seen: set[int]) -> object:
+    if id(fn) in seen or is_pinned(fn.__module__):
+        return _name_of(fn)
+    seen.add(id(fn))
+    found: list[object] = [_as_data(fn, 0)]
+    names = {
+        name: fn.__globals__[name] for name in _names_used(fn.__code__) & fn.__globals__.keys()
+    }
+    for cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        names[cell[0]] = cell_value(cell[1])
+    for name, value in sorted(names.items()):
+        is_function = isinstance(value, types.FunctionType)
+        found.append((name, _reach_as_data(value, seen) if is_function else _as_data(value, 0)))
+    return tuple(found)
 
 
 def _passes_over(data: object) -> bool:

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -22,6 +22,9 @@ from hotstart.log import one_line
 
 MAX_ROWS = 10_000
 """A program that compiles without end must not fill its memory with our notes: the oldest go."""
+
+MAX_MISSED = 20
+"""Calls of one function whose misses are explained."""
 
 _NS_PER_MS = 1_000_000
 
@@ -62,6 +65,14 @@ class GivenUp:
 
 
 @dataclass(frozen=True)
+class MissedCall:
+    """A call that no loaded variant served: for each, the guard that refused, as torch words it."""
+
+    function: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class FunctionRecord:
     """What happened to one function, at the moment `explain` was called."""
 
@@ -73,6 +84,7 @@ class FunctionRecord:
     notes: tuple[str, ...] = ()
     phases_ms: Mapping[str, float] = field(default_factory=dict)
     given_up: tuple[GivenUp, ...] = ()
+    missed: tuple[MissedCall, ...] = ()
     guards: Mapping[str, GuardCount] = field(default_factory=dict)
 
 
@@ -129,6 +141,13 @@ class Row:
         with _lock:
             given_up = (*self._now.given_up, GivenUp(function, reason))
             self._now = replace(self._now, given_up=given_up)
+
+    def missed(self, function: str, reasons: Sequence[str]) -> None:
+        """A call of ``function`` was served by no loaded variant: for each, the guard that
+        refused. The newest `MAX_MISSED` are kept."""
+        with _lock:
+            missed = (*self._now.missed, MissedCall(function, tuple(reasons)))
+            self._now = replace(self._now, missed=missed[-MAX_MISSED:])
 
     def count_guards(self, kinds: Mapping[str, int], kept: bool) -> None:
         """Adds the guards of one compiled variant, by kind: all are kept, or all given up."""
@@ -265,6 +284,11 @@ def _details(rows: tuple[FunctionRecord, ...]) -> Iterator[str]:
         lines = [
             *(f"  {note}" for note in row.notes),
             *(f"  gave up a variant of {g.function}: {g.reason}" for g in row.given_up),
+            *(
+                f"  a call of {call.function} missed: {reason}"
+                for call in row.missed
+                for reason in call.reasons
+            ),
             *_guards(row.guards),
         ]
         if lines:

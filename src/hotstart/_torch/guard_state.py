@@ -227,6 +227,14 @@ def ambient() -> dict[str, Any]:
     }
 
 
+def names_traced(output_graph: Any, code: types.CodeType) -> set[str]:
+    """The names that ``code`` and the functions inlined into it use."""
+    names: set[str] = set()
+    for traced in (code, *output_graph.traced_code):
+        names.update(traced.co_names)
+    return names
+
+
 def has_global_hooks() -> bool:
     """Whether there are hooks that run for every module."""
     return bool(torch.nn.modules.module._has_any_global_hook())

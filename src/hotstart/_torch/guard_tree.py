@@ -71,7 +71,9 @@ def watching(tape: Tape) -> Iterator[None]:
     undo: list[tuple[Any, str, Any]] = []
     thread = threading.get_ident()
 
-    def replace(owner: Any, name: str, wrap: Callable[..., Any], called: Callable[..., Any]) -> None:
+    def replace(
+        owner: Any, name: str, wrap: Callable[..., Any], called: Callable[..., Any]
+    ) -> None:
         undo.append((owner, name, vars(owner)[name]))
         setattr(owner, name, wrap(tape, thread, name, called))
 
@@ -239,7 +241,9 @@ class _Explained(dynamo_guards.GuardManagerWrapper):
         line = super().get_manager_line(guard_manager, accessor_str)
         stands_in = f", type={guard_manager.get_type_of_guarded_value()}, tag_safe="
         recorded = self._types.get(id(guard_manager))
-        return line if recorded is None else line.replace(stands_in, f", type={recorded}, tag_safe=")
+        return (
+            line if recorded is None else line.replace(stands_in, f", type={recorded}, tag_safe=")
+        )
 
 
 def explained(nodes: list[Any], types_of_nodes: tuple[str, ...], scope: Any) -> Any:

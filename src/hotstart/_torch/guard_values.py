@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -56,8 +57,20 @@ def from_data(data: tuple[str, Any]) -> Any:
 
 def _global_state(state: str) -> Any:
     guard = GlobalStateGuard()
-    guard.__setstate__(state)
+    fields = json.loads(state)
+    fields.setdefault("num_threads", torch.get_num_threads())
+    guard.__setstate__(json.dumps(fields))
     return guard
+
+
+def state_of_any_threads(value: Any) -> tuple[str, Any]:
+    """`to_data` of a `GlobalStateGuard`, which is then for the loading process's number of threads.
+
+    What was compiled computes the same with any; and hosts differ in it.
+    """
+    fields = json.loads(value.__getstate__())
+    del fields["num_threads"]
+    return "global_state", json.dumps(fields)
 
 
 def tensor_to_data(value: Any) -> tuple[str, str, bool]:
@@ -67,9 +80,7 @@ def tensor_to_data(value: Any) -> tuple[str, str, bool]:
 
 def tensor_from_data(data: tuple[str, str, bool]) -> torch.Tensor:
     dtype, device, requires_grad = data
-    return torch.empty(
-        (), dtype=getattr(torch, dtype), device=device, requires_grad=requires_grad
-    )
+    return torch.empty((), dtype=getattr(torch, dtype), device=device, requires_grad=requires_grad)
 
 
 def name_of_dict(value: Any) -> tuple[str, str] | None:

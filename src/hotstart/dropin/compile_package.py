@@ -18,6 +18,7 @@ from typing import Any
 from torch._dynamo.exc import PackageError
 
 from hotstart._torch import eval_frame, naming, telemetry
+from hotstart._torch.diagnosis import tell_reasons
 from hotstart._torch.graph import device_type_of
 from hotstart._torch.recording import recording
 from hotstart.dropin.code import (
@@ -39,7 +40,7 @@ from hotstart.dropin.records import (
 )
 from hotstart.dropin.sources import SourceInfo
 from hotstart.guards.envelope import Refusal
-from hotstart.guards.load import globals_of, kinds_of
+from hotstart.guards.load import explained, globals_of, kinds_of
 from hotstart.guards.save import save_guards
 from hotstart.log import logger, one_line
 
@@ -87,14 +88,17 @@ class CompilePackage:
         self._source_info = SourceInfo(inlined_sources=set())
         self._resume_codes: set[types.CodeType] = set()
         self._initialized = False
+        self._other_face: CompilePackage | None = None
         # The id that stores file it under, once one of them has said so; see `hotstart.keys`.
         self.filing_id: str | None = None
         # What the integration adds: what every guard manager gets; who is told of variants that are
         # not saved or not installed (function, reason) and of the guards of each compile (number by
-        # kind, whether they are kept); and what times the phases of an install.
+        # kind, whether they are kept) and of calls that missed every installed variant (function, the
+        # guard that refused, for each); and what times the phases of an install.
         self.guard_hook: Callable[[Any, dict[str, Any]], None] | None = None
         self.on_give_up: Callable[[str, str], None] = _log_give_up
         self.on_guards: Callable[[dict[str, int], bool], None] = lambda kinds, kept: None
+        self.on_miss: Callable[[str, list[str]], None] = lambda function, reasons: None
         self.phase: Callable[[str], contextlib.AbstractContextManager[None]] = _untimed
         self._installation = self._new_installation()
         if fn is not None:
@@ -157,6 +161,7 @@ class CompilePackage:
         self._codes = other._codes
         self._source_info = other._source_info
         self._resume_codes = other._resume_codes
+        self._other_face = other
         self._initialized = True
 
     def validate(self) -> None:
@@ -179,6 +184,7 @@ class CompilePackage:
         self._device_type = "cpu"
         self.__dict__.pop("source_id", None)
         self.filing_id = None
+        self._other_face = None
         self._initialized = False
 
     # While Dynamo compiles
@@ -395,6 +401,16 @@ class CompilePackage:
             with self._frame_context(code, entry):
                 served += self._installation.add(code, entry, backends, give_up)
         return served
+
+    def explain_miss(self, frame: Any) -> None:
+        """Tells `on_miss` which guards refused ``frame``, if variants of its code are installed.
+
+        Raises what torch raises for a recompile that is not allowed.
+        """
+        served = (self._other_face or self)._installation.served(frame.f_code)
+        if served:
+            tell = functools.partial(self.on_miss, frame.f_code.co_name)
+            tell_reasons(frame, explained(served), tell)
 
     def _new_installation(self) -> Installation:
         return Installation(self._scope_of, self.guard_hook, self.phase)

@@ -32,6 +32,10 @@ from hotstart.guards.load import (
 from hotstart.identity import code_fingerprint
 
 
+# A variant that serves: its guard manager and its bytecode.
+Served = tuple[Any, types.CodeType]
+
+
 @dataclasses.dataclass
 class Installation:
     """What one package has put into this process, to be removed again.
@@ -44,7 +48,7 @@ class Installation:
     guard_hook: Callable[[Any, dict[str, Any]], None] | None
     phase: Callable[[str], contextlib.AbstractContextManager[None]]
     _globals: list[tuple[dict[str, Any], str]] = dataclasses.field(default_factory=list)
-    _served: list[types.CodeType] = dataclasses.field(default_factory=list)
+    _served: dict[types.CodeType, list[Served]] = dataclasses.field(default_factory=dict)
     _skipped: list[types.CodeType] = dataclasses.field(default_factory=list)
 
     def add(
@@ -135,7 +139,7 @@ class Installation:
             if self.guard_hook is not None:
                 self.guard_hook(manager, scope)
         eval_frame.add_entry(target, manager, dynamo_code)
-        self._served.append(target)
+        self._served.setdefault(target, []).append((manager, dynamo_code))
         return True
 
     def put(self, scope: dict[str, Any], name: str, value: Any) -> None:
@@ -157,7 +161,11 @@ class Installation:
             eval_frame.remove_entries(code)
         for code in self._skipped:
             eval_frame.unskip(code)
-        self._globals, self._served, self._skipped = [], [], []
+        self._globals, self._served, self._skipped = [], {}, []
+
+    def served(self, code: types.CodeType) -> list[Served]:
+        """The variants that serve calls of ``code``."""
+        return self._served.get(code, [])
 
 
 def _target_of(code: types.CodeType, entry: _DynamoCodeCacheEntry) -> types.CodeType:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch._dynamo.exc import PackageError
@@ -75,6 +75,14 @@ def load_guard_manager(
 def globals_needed(manager: Any) -> dict[str, Any]:
     """What a guard manager and its variant expect among the frame's globals, by name."""
     return manager.globals() if isinstance(manager, ReplayedGuards) else {}
+
+
+def explained(served: Iterable[tuple[Any, types.CodeType]]) -> list[tuple[Any, types.CodeType]]:
+    """The same variants, with guard managers that torch can ask for their texts."""
+    return [
+        (manager.explained() if isinstance(manager, ReplayedGuards) else manager, code)
+        for manager, code in served
+    ]
 
 
 def add_guard(manager: Any, add: Callable[[Any], None]) -> None:

@@ -13,15 +13,25 @@ from collections.abc import Iterator
 from typing import Any
 
 from hotstart._core import dumps, xxh64
+from hotstart._torch.operators import is_operator, operator_proof
 from hotstart.identity import fingerprint, is_pinned, lineage, resolve
 
 # How an object found by its name is proven to be the one that was guarded.
 NAME = "name"  # by its name alone
 IDENTITY = "identity"  # by what `identity.fingerprint` covers
 LINEAGE = "lineage"  # a class by its own name and those of its bases
+OPERATOR = "operator"  # by what a compile bakes in of it
 
 # Modules in which objects are found whose own `__module__` does not say where they are.
-_HOMES = ("torch", "torch.nn.functional", "torch._C", "torch._C._nn", "builtins", "operator", "math")
+_HOMES = (
+    "torch",
+    "torch.nn.functional",
+    "torch._C",
+    "torch._C._nn",
+    "builtins",
+    "operator",
+    "math",
+)
 
 # Classes that Python gives a name under which it does not keep them.
 _TYPES = {
@@ -74,10 +84,22 @@ def _candidates_for_code(code: types.CodeType) -> Iterator[tuple[str, str]]:
 
 
 def proof_of(value: Any, how: str) -> int:
-    """A checksum of what ``how`` says of ``value``."""
+    """A checksum of what ``how`` says of ``value``.
+
+    Raises UnsupportedValueError where that does not say enough.
+    """
+    if how == OPERATOR:
+        return operator_proof(value)
     if how == IDENTITY:
         return xxh64(fingerprint(value).encode())
     return xxh64(dumps(lineage(value))) if how == LINEAGE else 0
+
+
+def proof_for(value: Any, how: str) -> str:
+    """The kind of proof for ``value`` where ``how`` is asked for."""
+    if isinstance(value, types.ModuleType):
+        return NAME
+    return OPERATOR if is_operator(value) else how
 
 
 def find(module: str, qualname: str) -> Any:

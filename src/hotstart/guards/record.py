@@ -16,7 +16,7 @@ from hotstart.guards import plan as plans
 from hotstart.guards.names import IDENTITY, LINEAGE
 from hotstart.guards.paths import step_of
 from hotstart.guards.tape_writer import Example, NodeFlags, Shape, TapeWriter
-from hotstart.guards.values import Values
+from hotstart.guards.values import Values, has_name
 
 # Leaves that are made with addresses of classes, and at which place.
 _CLASS_ADDRESSES = {
@@ -25,6 +25,10 @@ _CLASS_ADDRESSES = {
     "add_tuple_iterator_length_guard": 1,
     "add_type_match_guard": 0,
 }
+
+
+class NoIdentityError(UnsupportedValueError):
+    """A guard on the address of an object that another process could not prove to be the same."""
 
 
 @dataclasses.dataclass
@@ -44,13 +48,16 @@ def record(
     scope: dict[str, Any],
     header: plans.Header,
     put_globals: dict[str, Any],
+    any_threads: bool,
 ) -> bytes:
     """The plan of the tree at ``root``, for frames whose globals are ``scope``.
 
     ``put_globals`` are names that Dynamo put there, with their values; the plan brings back those
-    that have a meaning in another process. Raises UnsupportedValueError for guards that have none.
+    that have a meaning in another process. ``any_threads`` says that the number of threads had no
+    part in the compile. Raises UnsupportedValueError for guards that have no such meaning,
+    NoIdentityError where that is for the identity of an object.
     """
-    recorder = _Recorder(tape, root, scope)
+    recorder = _Recorder(tape, root, Values(scope, any_threads))
     for call in tape.calls:
         recorder.take(call)
     for name, value in put_globals.items():
@@ -59,10 +66,9 @@ def record(
 
 
 class _Recorder:
-    def __init__(self, tape: Tape, root: Any, scope: dict[str, Any]) -> None:
-        self.values = Values(scope)
+    def __init__(self, tape: Tape, root: Any, values: Values) -> None:
+        self.values = values
         self._objects = tape.objects
-        self._scope = scope
         self._writer = TapeWriter()
         self._nodes = [_Node(root, "", _type_text(root), "", None)]
         self._numbers = {id(root): 0}
@@ -178,11 +184,13 @@ class _Recorder:
         self, value: Any, node: _Node, how: str, of_type: bool, name: str
     ) -> tuple[str, list[int]]:
         try:
-            return name, [self.values.address(value, how)]
-        except UnsupportedValueError:
+            if has_name(value):
+                return name, [self.values.address(value, how)]
             if node.path is not None and not of_type:
                 return name, [self.values.address_at(node.path, value)]
             return "add_lambda_guard", [self.values.first_sight(value, of_type)]
+        except UnsupportedValueError as e:
+            raise NoIdentityError(f"no portable form of the guard on {node.source}: {e}") from e
 
     def _object_at(self, address: int) -> Any:
         if address not in self._objects:
@@ -261,5 +269,3 @@ def _type_text(manager: Any) -> str:
 
 def _frame_as_data(frame: Any) -> tuple[str, int, str, str]:
     return frame.filename, frame.lineno or 0, frame.name, frame.line or ""
-
-

@@ -76,7 +76,10 @@ class ReplayedGuards:
 def _texts(cold: Cold) -> tuple[Any, ...]:
     stacks = [
         traceback.StackSummary.from_list(
-            [traceback.FrameSummary(file, line, name, line=text) for file, line, name, text in stack]
+            [
+                traceback.FrameSummary(file, line, name, line=text)
+                for file, line, name, text in stack
+            ]
         )
         for stack in cold.stacks
     ]

@@ -10,6 +10,7 @@ from torch._dynamo.exc import PackageError
 
 from hotstart._core import FirstSight, NoHooks, SeenDicts
 from hotstart._torch import guard_values as torch_values
+from hotstart.errors import UnsupportedValueError
 from hotstart.guards.names import find, proof_of
 from hotstart.guards.paths import follow
 from hotstart.identity import code_fingerprint, fingerprint
@@ -36,17 +37,20 @@ def _named(data: Any, parts: list[Any], scope: dict[str, Any]) -> Any:
 
 
 def _at(data: Any, parts: list[Any], scope: dict[str, Any]) -> Any:
-    path, proof = data
+    path, how, proof = data
     place = f"G[{path[0][1]!r}]" + "".join(f".{step[-1]}" for step in path[1:])
-    return _proven(follow(path, scope), place, "identity", proof)
+    return _proven(follow(path, scope), place, how, proof)
 
 
 def _proven(found: Any, name: str, how: str, proof: int) -> Any:
     if found is None:
         raise PackageError(f"{name} is not there")
-    if proof_of(found, how) != proof:
-        raise PackageError(f"{name} is no longer what it was when compiled")
-    return found
+    try:
+        if proof_of(found, how) == proof:
+            return found
+    except UnsupportedValueError:
+        pass  # It has become something that cannot be proven.
+    raise PackageError(f"{name} is no longer what it was when compiled")
 
 
 def _member(data: Any, parts: list[Any], scope: dict[str, Any]) -> Any:

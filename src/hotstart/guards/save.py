@@ -18,7 +18,7 @@ from hotstart.errors import UnsupportedValueError
 from hotstart.guards.envelope import Envelope, Refusal
 from hotstart.guards.load import build_as_saved, load_guard_manager, load_guards_state
 from hotstart.guards.plan import Header
-from hotstart.guards.record import record
+from hotstart.guards.record import NoIdentityError, record
 from hotstart.identity import code_fingerprint, is_plain
 from hotstart.log import logger, one_line
 
@@ -41,8 +41,11 @@ def save_guards(
     kinds = dict(Counter(guard.create_fn_name() for guard in sorted_guards))
     try:
         return _plan(put_globals, tape, builder, output_graph, kinds)
+    except NoIdentityError as e:
+        return Refusal(str(e), kinds).to_bytes()
     except Exception as e:
         logger.debug("no guard plan: %s", one_line(e), exc_info=True)
+        why_no_plan = one_line(e)
     try:
         reason = _process_bound(sorted_guards)
         if reason is not None:
@@ -59,7 +62,8 @@ def save_guards(
         return dataclasses.replace(draft, facts=facts).to_bytes()
     except Exception as e:
         logger.debug("guards cannot be saved", exc_info=True)
-        return Refusal(f"guards cannot be saved: {one_line(e)}", kinds).to_bytes()
+        reason = f"guards cannot be saved: {why_no_plan}; {one_line(e)}"
+        return Refusal(reason, kinds).to_bytes()
 
 
 def _plan(
@@ -78,7 +82,9 @@ def _plan(
         globals={},
         kinds=kinds,
     )
-    data = record(tape, builder.guard_manager.root, scope, header, put_globals)
+    # torch folds torch.get_num_threads() into the graph, and its guard is the number itself.
+    any_threads = "get_num_threads" not in guard_state.names_traced(output_graph, builder.f_code)
+    data = record(tape, builder.guard_manager.root, scope, header, put_globals, any_threads)
     manager = load_guard_manager(load_guards_state(data), builder.f_code, scope)
     if not manager.check(output_graph.local_scope):
         failing = guard_state.failing_guard(manager, output_graph.local_scope)

@@ -16,7 +16,7 @@ from typing import Any
 from hotstart._core import NoHooks, SeenDicts, dumps
 from hotstart._torch import guard_values as torch_values
 from hotstart.errors import UnsupportedValueError
-from hotstart.guards.names import IDENTITY, LINEAGE, NAME, name_of, proof_of
+from hotstart.guards.names import IDENTITY, LINEAGE, name_of, proof_for, proof_of
 from hotstart.identity import cell_value, code_fingerprint, fingerprint, is_plain, says_all
 
 Special = tuple[str, object, tuple[int, ...]]
@@ -31,12 +31,14 @@ _SINGLETONS = (type(None), bool, type(...), type(NotImplemented))
 class Values:
     """Every value that a plan needs, each once, numbered in the order in which they came up.
 
-    ``scope`` is the globals of the guarded frame. Each method returns the number of a value, and
+    ``scope`` is the globals of the guarded frame; with ``any_threads`` the number of threads is
+    taken from the loading process. Each method returns the number of a value, and
     raises UnsupportedValueError, which names it, for one that another process could not make.
     """
 
-    def __init__(self, scope: dict[str, Any]) -> None:
+    def __init__(self, scope: dict[str, Any], any_threads: bool = False) -> None:
         self._scope = scope
+        self._any_threads = any_threads
         self._numbers: dict[bytes, int] = {}
         self._items: list[tuple[bool, Any]] = []
 
@@ -92,7 +94,7 @@ class Values:
 
     def address(self, value: Any, how: str) -> int:
         """The address of ``value`` in the loading process, if it can be found there by name."""
-        if isinstance(value, (enum.Enum, *_SINGLETONS)) or torch_values.is_singleton(value):
+        if _is_singleton(value):
             return self._special("address", None, (self.add(value),))
         return self._special("address", None, (self._named(value, how),))
 
@@ -100,7 +102,8 @@ class Values:
         """The same, for what ``path`` leads to from the frame's globals."""
         if not is_plain(path):
             raise UnsupportedValueError(f"{_called(value)} has no place that can be named")
-        found = self._special("at", (path, proof_of(value, IDENTITY)))
+        how = proof_for(value, IDENTITY)
+        found = self._special("at", (path, how, proof_of(value, how)))
         return self._special("address", None, (found,))
 
     def first_sight(self, value: Any, of_type: bool) -> int:
@@ -137,10 +140,12 @@ class Values:
         name = name_of(value)
         if name is None:
             raise UnsupportedValueError(f"{_called(value)} has no name in its module")
-        how = NAME if isinstance(value, types.ModuleType) else how
+        how = proof_for(value, how)
         return self._special("named", (*name, how, proof_of(value, how)))
 
     def _of_torch(self, value: Any) -> int:
+        if self._any_threads and isinstance(value, torch_values.GlobalStateGuard):
+            return self._special("torch", torch_values.state_of_any_threads(value))
         return self._special("torch", torch_values.to_data(value))
 
     def _member(self, value: enum.Enum) -> int:
@@ -204,6 +209,15 @@ class Values:
         return number
 
 
+def has_name(value: Any) -> bool:
+    """Whether `Values.address` finds ``value`` in another process."""
+    return _is_singleton(value) or name_of(value) is not None
+
+
+def _is_singleton(value: Any) -> bool:
+    return isinstance(value, (enum.Enum, *_SINGLETONS)) or torch_values.is_singleton(value)
+
+
 def _called(value: Any) -> str:
     name = getattr(value, "__qualname__", None) or f"an object of {type(value).__qualname__}"
     return str(name)
@@ -216,5 +230,3 @@ def _is_numpy_scalar(value: Any) -> bool:
 
 def _is_record_of_torch(value: Any) -> bool:
     return dataclasses.is_dataclass(value) and type(value).__module__.startswith("torch.")
-
-

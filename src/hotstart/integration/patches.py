@@ -9,15 +9,19 @@ import torch
 import torch._dynamo
 import torch._dynamo.package as torch_package
 import torch._dynamo.precompile_context as torch_precompile_context
+from torch._dynamo.exc import RecompileError
 from torch.compiler._cache import CacheArtifactFactory
 
 from hotstart import package as dropin
+from hotstart import report
 from hotstart._torch.autograd_cache import graph_compile, only_compiled_code
 from hotstart._torch.context import OptimizeContext, package_hidden
+from hotstart._torch.diagnosis import ConvertFrameAssert, telling_of_misses
 from hotstart._torch.guard_state import CheckFunctionManager
 from hotstart._torch.recording import keeping_all_guards
 from hotstart.integration.session import Session
 from hotstart.integration.store_face import StoreFace
+from hotstart.log import logger
 
 
 class Patches:
@@ -63,9 +67,22 @@ def apply(session: Session) -> Patches:
         dropin.PrecompileCacheArtifact.type(),
         dropin.PrecompileCacheArtifact,
     )
+    convert = ConvertFrameAssert.__call__
+    patches.set(ConvertFrameAssert, "__call__", telling_of_misses(convert, _explain_miss))
     patches.set(OptimizeContext, "__call__", _wrap_call(session, OptimizeContext.__call__))
     patches.set(torch._dynamo, "reset", _wrap_reset(session, torch._dynamo.reset))
     return patches
+
+
+def _explain_miss(package: Any, frame: Any) -> None:
+    if not isinstance(package, dropin.CompilePackage) or not package.is_initialized():
+        return
+    try:
+        package.explain_miss(frame)
+    except RecompileError:
+        raise  # The user has asked for it.
+    except Exception as e:
+        report.failure(logger, frame.f_code.co_name, "explain a miss", e)
 
 
 def _switch_on(patches: Patches, config: Any, flag: str) -> None:

@@ -94,6 +94,7 @@ class Session:
         package.filing_id = key
         package.on_give_up = row.give_up
         package.on_guards = row.count_guards
+        package.on_miss = row.missed
         package.phase = row.phase
         package.guard_hook = lambda manager, scope: add_backend_guard(manager, scope, options_id)
         other = self._packages.get(key)
