@@ -74,6 +74,9 @@ void TapeReader::read_operations() {
 
 bool TapeReader::next(Step& step) {
   if (!ok()) return false;
+  step.receiver = 0;
+  step.arguments.clear();
+  step.nodes.clear();
   if (at_.done()) {
     if (nodes_made_ != node_count_) fail("a guard plan lacks nodes");
     return false;
@@ -109,8 +112,6 @@ bool TapeReader::read_accessor(Step& step) {
 }
 
 bool TapeReader::read_arguments(const Operation& operation, Step& step) {
-  step.arguments.clear();
-  step.nodes.clear();
   for (const char kind : operation.arguments) {
     std::uint32_t number = 0;
     switch (static_cast<ArgKind>(kind)) {

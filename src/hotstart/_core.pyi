@@ -135,8 +135,8 @@ class SeenDicts:
 
 @final
 class NoHooks:
-    """A guard on a module's ``__dict__``: what it has under ``names`` are empty dicts, which go into
-    ``seen``. Calls never raise."""
+    """A guard on a module's ``__dict__``: what it has under ``names`` are empty dicts, which go
+    into ``seen``. Calls never raise."""
 
     names: tuple[str, ...]
     seen: SeenDicts

@@ -235,11 +235,10 @@ def _reach_as_data(fn: types.FunctionType, seen: set[int]) -> object:
         return _name_of(fn)
     seen.add(id(fn))
     found: list[object] = [_as_data(fn, 0)]
-    names = {
-        name: fn.__globals__[name] for name in _names_used(fn.__code__) & fn.__globals__.keys()
-    }
-    for cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
-        names[cell[0]] = cell_value(cell[1])
+    scope = fn.__globals__
+    names = {name: scope[name] for name in _names_used(fn.__code__) & scope.keys()}
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        names[name] = cell_value(cell)
     for name, value in sorted(names.items()):
         is_function = isinstance(value, types.FunctionType)
         found.append((name, _reach_as_data(value, seen) if is_function else _as_data(value, 0)))

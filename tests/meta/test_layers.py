@@ -36,7 +36,7 @@ PYTHON_ORDER = [
     "__main__",
     "__init__",
 ]
-NATIVE_ORDER = ["base", "container", "store", "python", "codec", "bind", "fuzz"]
+NATIVE_ORDER = ["base", "container", "store", "python", "codec", "guards", "bind", "fuzz"]
 
 
 def part_of(module: str) -> str:

@@ -234,11 +234,11 @@ class _Explained(dynamo_guards.GuardManagerWrapper):
         self._nodes = nodes
         self.global_scope = scope
         self.closure_vars = dynamo_guards._get_closure_vars()
-        self.verbose_code_parts = []
+        self.verbose_code_parts: list[str] | None = []
         self.populate_code_parts_for_debugging()
 
     def get_manager_line(self, guard_manager: Any, accessor_str: str | None = None) -> str:
-        line = super().get_manager_line(guard_manager, accessor_str)
+        line: str = super().get_manager_line(guard_manager, accessor_str)
         stands_in = f", type={guard_manager.get_type_of_guarded_value()}, tag_safe="
         recorded = self._types.get(id(guard_manager))
         return (

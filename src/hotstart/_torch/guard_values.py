@@ -56,11 +56,15 @@ def from_data(data: tuple[str, Any]) -> Any:
 
 
 def _global_state(state: str) -> Any:
-    guard = GlobalStateGuard()
+    guard: Any = GlobalStateGuard()
     fields = json.loads(state)
     fields.setdefault("num_threads", torch.get_num_threads())
     guard.__setstate__(json.dumps(fields))
     return guard
+
+
+def is_global_state(value: Any) -> bool:
+    return isinstance(value, GlobalStateGuard)
 
 
 def state_of_any_threads(value: Any) -> tuple[str, Any]:

@@ -93,8 +93,8 @@ class CompilePackage:
         self.filing_id: str | None = None
         # What the integration adds: what every guard manager gets; who is told of variants that are
         # not saved or not installed (function, reason) and of the guards of each compile (number by
-        # kind, whether they are kept) and of calls that missed every installed variant (function, the
-        # guard that refused, for each); and what times the phases of an install.
+        # kind, whether they are kept) and of calls that missed every installed variant (function,
+        # the guard that refused, for each); and what times the phases of an install.
         self.guard_hook: Callable[[Any, dict[str, Any]], None] | None = None
         self.on_give_up: Callable[[str, str], None] = _log_give_up
         self.on_guards: Callable[[dict[str, int], bool], None] = lambda kinds, kept: None

@@ -31,7 +31,6 @@ from hotstart.guards.load import (
 )
 from hotstart.identity import code_fingerprint
 
-
 # A variant that serves: its guard manager and its bytecode.
 Served = tuple[Any, types.CodeType]
 

@@ -18,7 +18,8 @@ from hotstart.identity import code_fingerprint
 
 
 def load_guards_state(guards_state: bytes) -> Any:
-    """The guards in ``guards_state``, a plan or torch's own or an envelope, ready for `load_guard_manager`.
+    """The guards in ``guards_state``, a plan, an envelope or torch's own, ready for
+    `load_guard_manager`.
 
     Raises PackageError for bytes that say why the guards were not saved.
     """

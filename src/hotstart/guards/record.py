@@ -15,7 +15,7 @@ from hotstart.errors import UnsupportedValueError
 from hotstart.guards import plan as plans
 from hotstart.guards.names import IDENTITY, LINEAGE
 from hotstart.guards.paths import step_of
-from hotstart.guards.tape_writer import Example, NodeFlags, Shape, TapeWriter
+from hotstart.guards.tape_writer import Example, NodeFlags, TapeWriter
 from hotstart.guards.values import Values, has_name
 
 # Leaves that are made with addresses of classes, and at which place.
@@ -147,10 +147,8 @@ class _Recorder:
             kinds = guard_tree.LEAVES[name]
         if name == "add_tensor_match_guard" and call.args[3] == node.source:
             kinds = kinds[:3] + "s" + kinds[4:]
-        arguments: list[Any] = []
         numbers = iter(values)
-        for kind in kinds:
-            arguments.append(next(numbers) if kind == "v" else None)
+        arguments = [next(numbers) if kind == "v" else None for kind in kinds]
         self._writer.leaf(name, self._numbers[id(call.receiver)], kinds, arguments)
         position = guard_tree.LEAVES[call.name].index("m")
         self._note_texts(*call.args[position : position + 2])
@@ -249,10 +247,10 @@ def _accessor_arguments(call: Call) -> tuple[list[Any], str, Any, Any]:
     """The key, if there is one, the source, the example value and the kind of manager."""
     named = dict(call.kwargs)
     positional = list(call.args)
-    last = []
-    for name in ("guard_manager_enum", "example_value", "source"):
-        last.append(named.pop(name) if name in named else positional.pop())
-    kind, example, source = last
+    kind, example, source = (
+        named.pop(name) if name in named else positional.pop()
+        for name in ("guard_manager_enum", "example_value", "source")
+    )
     return [*positional, *named.values()], source, example, kind
 
 

@@ -75,7 +75,7 @@ def _first_sight(data: Any, parts: list[Any], scope: dict[str, Any]) -> Any:
     def verify(found: Any) -> bool:
         if what == "code":
             return isinstance(found, types.CodeType) and code_fingerprint(found) == said
-        return fingerprint(found) == said
+        return bool(fingerprint(found) == said)
 
     return FirstSight(verify, of_type=of_type)
 

@@ -1,6 +1,6 @@
-"""The values that guards are made with, as data: what `hotstart.guards.resolve` makes them of again.
+"""The values that guards are made with, as data; `hotstart.guards.resolve` goes back.
 
-A value is plain, or it is ``(kind, data, parts)``, where ``parts`` are the numbers of other values.
+A value is plain, or it is ``(kind, data, parts)``, where ``parts`` are numbers of other values.
 Whatever fits no kind has no meaning outside this process.
 """
 
@@ -21,8 +21,8 @@ from hotstart.identity import cell_value, code_fingerprint, fingerprint, is_plai
 
 Special = tuple[str, object, tuple[int, ...]]
 
-_CONTAINERS = {tuple: "tuple", list: "list", set: "set", frozenset: "frozenset"}
-_DICT_KEYS = type({}.keys())
+_CONTAINERS: dict[type, str] = {tuple: "tuple", list: "list", set: "set", frozenset: "frozenset"}
+_DICT_KEYS: Any = type({}.keys())
 
 # Objects of which a process has one, whose address therefore stands for the value.
 _SINGLETONS = (type(None), bool, type(...), type(NotImplemented))
@@ -144,7 +144,7 @@ class Values:
         return self._special("named", (*name, how, proof_of(value, how)))
 
     def _of_torch(self, value: Any) -> int:
-        if self._any_threads and isinstance(value, torch_values.GlobalStateGuard):
+        if self._any_threads and torch_values.is_global_state(value):
             return self._special("torch", torch_values.state_of_any_threads(value))
         return self._special("torch", torch_values.to_data(value))
 
