@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # The releases whose private names the modules of this package were checked against.
-CHECKED = ("2.13", "2.14")
+CHECKED = ("2.13", "2.14", "2.15")
 
 
 def unsupported_reason(torch_version: str) -> str | None:
