@@ -13,6 +13,9 @@ from torch._C._dynamo.guards import GlobalStateGuard
 from hotstart._core import dumps, xxh64
 from hotstart.identity import fingerprint
 
+# Modules in which objects are found whose own `__module__` does not say where they are.
+HOMES = ("torch", "torch.nn.functional", "torch._C", "torch._C._nn", "builtins", "operator", "math")
+
 # To data and back, by class.
 _FORMS: dict[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
     torch.dtype: ("dtype", lambda v: str(v).removeprefix("torch."), lambda d: getattr(torch, d)),

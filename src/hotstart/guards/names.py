@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hotstart._core import dumps, xxh64
+from hotstart._torch.guard_values import HOMES
 from hotstart._torch.operators import is_operator, operator_proof
 from hotstart.identity import fingerprint, is_pinned, lineage, resolve
 
@@ -21,17 +22,6 @@ NAME = "name"  # by its name alone
 IDENTITY = "identity"  # by what `identity.fingerprint` covers
 LINEAGE = "lineage"  # a class by its own name and those of its bases
 OPERATOR = "operator"  # by what a compile bakes in of it
-
-# Modules in which objects are found whose own `__module__` does not say where they are.
-_HOMES = (
-    "torch",
-    "torch.nn.functional",
-    "torch._C",
-    "torch._C._nn",
-    "builtins",
-    "operator",
-    "math",
-)
 
 # Classes that Python gives a name under which it does not keep them.
 _TYPES = {
@@ -69,7 +59,7 @@ def _candidates(value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(owner, type) and dotted:
         yield owner.__module__, f"{owner.__qualname__}.{dotted[-1]}"
     for name in dotted[-1:]:
-        for home in _HOMES:
+        for home in HOMES:
             yield home, name
     if isinstance(module, str) and module.startswith("torch._ops"):
         yield "torch", f"ops.{value}"
