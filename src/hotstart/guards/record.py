@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 from typing import Any
@@ -75,6 +74,7 @@ class _Recorder:
         self._texts: list[plans.Texts] = []
         self._stacks: dict[plans.Stack, int] = {}
         self._globals: dict[str, int] = {}
+        self._names_guarded: set[str] = set()
 
     def take(self, call: Call) -> None:
         """Writes one call, if it has made something of this tree."""
@@ -102,6 +102,8 @@ class _Recorder:
         if len(keys) > 1:
             raise UnsupportedValueError(f"{call.name} takes more than a key")
         receiver = self._numbers[id(call.receiver)]
+        if self._nodes[receiver].path == ():
+            self._names_guarded.update(key for key in keys if isinstance(key, str))
         key = [self.values.add(key) for key in keys]
         flags, example_value = self._example(call.made, example, guard_tree.is_dict_manager(kind))
         base = self._nodes[receiver].source
@@ -221,11 +223,14 @@ class _Recorder:
         self._texts.append((tuple(map(str, messages)), number))
 
     def take_global(self, name: str, value: Any) -> None:
-        # Who needs one that is left out says so: see CompilePackage.add_guarded_code.
-        with contextlib.suppress(UnsupportedValueError):
-            is_class = isinstance(value, type)
-            add = functools.partial(self.values.cls, how=IDENTITY) if is_class else self.values.add
+        is_class = isinstance(value, type)
+        add = functools.partial(self.values.cls, how=IDENTITY) if is_class else self.values.add
+        try:
             self._globals[name] = add(value)
+        except UnsupportedValueError as e:
+            if name in self._names_guarded:
+                raise NoIdentityError(f"G[{name!r}] exists in this process only") from e
+            # Bytecode that needs it is refused by CompilePackage.add_guarded_code.
 
     def to_bytes(self, header: plans.Header) -> bytes:
         plain, special, places = self.values.tables()
