@@ -3,11 +3,45 @@
 #include <structmember.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <new>
+#include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 namespace hotstart::guards {
 namespace {
+
+// The version of a dict, which no other dict and no other state of it ever has; 0 where Python does
+// not tell (3.12 and later).
+std::uint64_t version_of(PyObject* dict) {
+#if PY_VERSION_HEX < 0x030C0000
+  return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
+#else
+  static_cast<void>(dict);
+  return 0;
+#endif
+}
+
+// Dicts of attributes that were looked at, by address, with their versions then.
+class Versions {
+ public:
+  bool has(PyObject* dict) const {
+    const std::uint64_t now = version_of(dict);
+    if (now == 0) return false;
+    const auto found = versions_.find(dict);
+    return found != versions_.end() && found->second == now;
+  }
+
+  void note(PyObject* dict) {
+    if (versions_.size() > kMost) versions_.clear();
+    versions_[dict] = version_of(dict);
+  }
+
+ private:
+  static constexpr std::size_t kMost = 65536;
+  std::unordered_map<PyObject*, std::uint64_t> versions_;
+};
 
 // Dicts, each of which is kept alive: they are empty, and do not lead back to their modules.
 class Dicts {
@@ -15,7 +49,8 @@ class Dicts {
   ~Dicts() { clear(); }
 
   void add(PyObject* dict) {
-    if (!dicts_.insert(dict).second) return;
+    if (!known_.insert(dict).second) return;
+    dicts_.push_back(dict);
     Py_INCREF(dict);
     if (dicts_.size() > prune_at_) prune();
   }
@@ -28,7 +63,8 @@ class Dicts {
   }
 
   void clear() {
-    std::unordered_set<PyObject*> dropped;
+    known_.clear();
+    std::vector<PyObject*> dropped;
     dropped.swap(dicts_);
     for (PyObject* dict : dropped) Py_DECREF(dict);
   }
@@ -41,20 +77,18 @@ class Dicts {
  private:
   // Drops those that nobody else has: of models that are gone.
   void prune() {
-    for (auto at = dicts_.begin(); at != dicts_.end();) {
-      PyObject* dict = *at;
-      if (Py_REFCNT(dict) > 1) {
-        ++at;
-        continue;
-      }
-      at = dicts_.erase(at);
-      Py_DECREF(dict);
-    }
+    std::vector<PyObject*> kept;
+    std::vector<PyObject*> dropped;
+    for (PyObject* dict : dicts_) (Py_REFCNT(dict) > 1 ? kept : dropped).push_back(dict);
+    dicts_.swap(kept);
+    for (PyObject* dict : dropped) known_.erase(dict);
+    for (PyObject* dict : dropped) Py_DECREF(dict);
     prune_at_ = 2 * dicts_.size() + kPruneFrom;
   }
 
   static constexpr std::size_t kPruneFrom = 4096;
-  std::unordered_set<PyObject*> dicts_;
+  std::vector<PyObject*> dicts_;  // in one piece, since each call goes through them
+  std::unordered_set<PyObject*> known_;
   std::size_t prune_at_ = kPruneFrom;
 };
 
@@ -67,6 +101,7 @@ struct NoHooks {
   PyObject_HEAD vectorcallfunc vectorcall;
   Ref names;
   Ref seen;
+  Versions passed;  // attributes of modules that had no hooks, unchanged since
 };
 
 SeenDicts* as_seen(PyObject* self) { return reinterpret_cast<SeenDicts*>(self); }
@@ -78,12 +113,14 @@ PyObject* call_seen(PyObject* self, PyObject* const*, size_t, PyObject*) {
 
 bool has_no_hooks(NoHooks* self, PyObject* attributes) {
   if (!PyDict_Check(attributes)) return false;
+  if (self->passed.has(attributes)) return true;
   Dicts& seen = as_seen(self->seen.get())->dicts;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->names.get()); ++i) {
     PyObject* hooks = PyDict_GetItemWithError(attributes, PyTuple_GET_ITEM(self->names.get(), i));
     if (!hooks || !PyDict_Check(hooks) || PyDict_GET_SIZE(hooks) != 0) return false;
     seen.add(hooks);
   }
+  self->passed.note(attributes);
   return true;
 }
 
@@ -125,6 +162,7 @@ PyObject* make_no_hooks(PyTypeObject* type, PyObject* arguments, PyObject* keywo
   as_no_hooks(self)->vectorcall = call_no_hooks;
   new (&as_no_hooks(self)->names) Ref(Ref::share(names));
   new (&as_no_hooks(self)->seen) Ref(Ref::share(seen));
+  new (&as_no_hooks(self)->passed) Versions();
   return self;
 }
 
@@ -162,6 +200,7 @@ void deallocate_no_hooks(PyObject* self) {
   deallocate(self, [self] {
     as_no_hooks(self)->names.~Ref();
     as_no_hooks(self)->seen.~Ref();
+    as_no_hooks(self)->passed.~Versions();
   });
 }
 
