@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -15,7 +16,10 @@ import torch
 import torch._dynamo.package as torch_package
 import torch._dynamo.precompile_context as torch_precompile_context
 from torch._C._dynamo.eval_frame import _debug_get_precompile_entries
-from torch._dynamo.guards import CheckFunctionManager
+from torch._C._dynamo.guards import GuardManager
+from torch._dynamo.convert_frame import ConvertFrameAssert
+from torch._dynamo.guards import CheckFunctionManager, GuardBuilder
+from torch._dynamo.output_graph import OutputGraph
 from torch.compiler._cache import CacheArtifactFactory
 
 import hotstart
@@ -51,6 +55,15 @@ def what_torch_is() -> dict[str, Any]:
         "call": OptimizeContext.__call__,
         "guards": CheckFunctionManager.__init__,
         "serialize": CheckFunctionManager.serialize_guards,
+        "finish": CheckFunctionManager.compile_check_fn,
+        "id_ref": CheckFunctionManager.id_ref,
+        "hooks": GuardBuilder.EMPTY_NN_MODULE_HOOKS_DICT,
+        "convert": ConvertFrameAssert.__call__,
+        "globals": OutputGraph.install_global_unsafe,
+        "globals by id": OutputGraph.install_global_by_id,
+        "node": GuardManager.__dict__["dict_getitem_manager"],
+        "leaf": GuardManager.__dict__["add_equals_match_guard"],
+        "config": sys.modules["torch._dynamo.config"],
         "reset": torch._dynamo.reset,
         "flag": torch._dynamo.config.caching_precompile,
         "numbers": torch._dynamo.bytecode_transformation._unique_id_counter,
@@ -77,6 +90,7 @@ def test_disable_restores_torch() -> None:
         "context.PrecompileCacheEntry",
         "artifact",
         "call",
+        "convert",
         "guards",
         "reset",
         "flag",
@@ -127,7 +141,7 @@ def test_an_unknown_torch_is_said_and_left_alone(
     hotstart.enable()
     assert not changed(before)
     assert backend_log == [
-        "hotstart stays off: torch 3.0.0 is not one of the releases hotstart knows (2.13, 2.14)"
+        "hotstart stays off: torch 3.0.0 is not one of the releases hotstart knows (2.13, 2.14, 2.15)"
     ]
 
 
@@ -536,3 +550,18 @@ def test_debug_shows_the_traceback(
         torch.compile(program("def fn(x):\n    return x + 1\n").fn)(X)
         hotstart.save()
     assert any(record.exc_info for record in caplog.records if record.name == "hotstart")
+
+
+def test_recording_leaves_torch_as_it_was() -> None:
+    """What is replaced while Dynamo compiles for a package goes back, also if the compile fails."""
+    before = what_torch_is()
+    with hotstart.enable():
+        torch.compile(lambda x: x + 1)(X)
+
+        def fails(x: torch.Tensor) -> torch.Tensor:
+            torch._dynamo.graph_break()
+            return x
+
+        with pytest.raises(torch._dynamo.exc.Unsupported):
+            torch.compile(fails, fullgraph=True)(X)
+    assert not changed(before)
