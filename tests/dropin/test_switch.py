@@ -141,7 +141,8 @@ def test_an_unknown_torch_is_said_and_left_alone(
     hotstart.enable()
     assert not changed(before)
     assert backend_log == [
-        "hotstart stays off: torch 3.0.0 is not one of the releases hotstart knows (2.13, 2.14, 2.15)"
+        "hotstart stays off: "
+        "torch 3.0.0 is not one of the releases hotstart knows (2.13, 2.14, 2.15)"
     ]
 
 
