@@ -24,6 +24,7 @@ from hotstart.dropin.complete import complete
 from hotstart.dropin.records import PrecompileCacheEntry
 from hotstart.identity import code_fingerprint
 from hotstart.integration.backend_guard import BackendScope, add_backend_guard
+from hotstart.integration.kernels import Kernels
 from hotstart.log import logger
 from hotstart.store import legacy
 from hotstart.store.base import DynamoStore
@@ -42,6 +43,7 @@ class Session:
             weakref.WeakValueDictionary()
         )
         self._unsaved: set[str] = set()
+        self._kernels = Kernels(store)
         self.closed = False
 
     def watch(self, context: Any, fn: Any) -> None:
@@ -134,6 +136,7 @@ class Session:
             row.miss(report.failure(logger, row.function, "load its package", e))
             return False
         telemetry.count("dynamo_cache_hit")
+        self._kernels.serve()
         served = package.install_what_fits(entry.backends)
         if foreign:
             self.record(package)  # To be filed as ours.
@@ -195,6 +198,7 @@ class Session:
                 return False
             with row.phase("save"):
                 self.store.write(package, key)
+                self._kernels.save(package.backends.values())
             row.saved = True
             return True
         except Exception as e:
@@ -217,6 +221,7 @@ class Session:
                 attachment.forget()
                 attachment.detach()
             self._packages.clear()
+        self._kernels.close()
 
 
 class Attachment:

@@ -38,6 +38,7 @@ class StoredArtifact(BackendCacheArtifact[Any]):
         artifact = self._unpickled()
         if self._data is not None:
             self._artifact = None
+            _copied_from(artifact, self._data)
         return artifact.after_deserialization()
 
     def edit_contents(self, edit_fn: Callable[..., Any]) -> None:
@@ -52,6 +53,14 @@ class StoredArtifact(BackendCacheArtifact[Any]):
 
     def to_bytes(self) -> bytes:
         return pickle.dumps(self._artifact) if self._data is None else self._data
+
+
+def _copied_from(artifact: Any, data: bytes) -> None:
+    """Has a deep copy of what is in ``artifact`` come from its pickle, a tenth of the time: torch
+    makes one before it brings a bundle to life."""
+    content = getattr(artifact, "content", None)
+    if isinstance(getattr(content, "__dict__", None), dict):
+        vars(content)["__deepcopy__"] = lambda memo: pickle.loads(data).content
 
 
 def to_bytes(artifact: Any) -> bytes:
