@@ -161,7 +161,7 @@ def open_library(file: str, checksum: str) -> Any:
     module = sys.modules.get(name)
     if module is None:
         os.environ[_ADDRESS] = str(
-            torch._C._dynamo.guards._torchinductor_pyobject_tensor_data_ptr  # type: ignore[attr-defined]
+            torch._C._dynamo.guards._torchinductor_pyobject_tensor_data_ptr
         )
         loader = importlib.machinery.ExtensionFileLoader(name, file)
         spec = importlib.util.spec_from_file_location(name, file, loader=loader)

@@ -4,8 +4,8 @@
     kernels/<environment>/<id>         the SHA-256 of the library of a kernel
     kernels/<environment>/<id>.code    the code object of a wrapper
 
-A library is opened from where it lies, after its bytes were checked. Files are only ever added, each
-at once, so that any number of processes can share the folder.
+A library is opened from where it lies, after its bytes were checked. Files are only ever added,
+each at once, so that any number of processes can share the folder.
 """
 
 from __future__ import annotations
