@@ -160,9 +160,7 @@ def open_library(file: str, checksum: str) -> Any:
     name = f"hotstart_kernels.{checksum}.{_ENTRY}"
     module = sys.modules.get(name)
     if module is None:
-        os.environ[_ADDRESS] = str(
-            torch._C._dynamo.guards._torchinductor_pyobject_tensor_data_ptr
-        )
+        os.environ[_ADDRESS] = str(torch._C._dynamo.guards._torchinductor_pyobject_tensor_data_ptr)
         loader = importlib.machinery.ExtensionFileLoader(name, file)
         spec = importlib.util.spec_from_file_location(name, file, loader=loader)
         assert spec is not None

@@ -28,7 +28,8 @@ from hotstart.integration.kernels import Kernels
 from hotstart.log import logger
 from hotstart.store import legacy
 from hotstart.store.base import DynamoStore
-from hotstart.store.disk import cache_dir
+from hotstart.store.disk import DiskDynamoStore, cache_dir
+from hotstart.store.environments import Environments
 
 
 class Session:
@@ -44,6 +45,9 @@ class Session:
         )
         self._unsaved: set[str] = set()
         self._kernels = Kernels(store)
+        self._environments = (
+            Environments(store.path_prefix()) if isinstance(store, DiskDynamoStore) else None
+        )
         self.closed = False
 
     def watch(self, context: Any, fn: Any) -> None:
@@ -126,7 +130,7 @@ class Session:
                 entry, foreign = self._read(attachment, key, options)
             if entry is None:
                 telemetry.count("dynamo_cache_miss")
-                row.miss("there is no package")
+                row.miss(self._why_none(key))
                 return False
             with row.phase("check"):
                 _check_is_of(entry, attachment.fn)
@@ -145,6 +149,12 @@ class Session:
         else:
             row.miss("no variant of the package fits")
         return True
+
+    def _why_none(self, key: str) -> str:
+        other = None
+        if self._environments is not None:
+            other = self._environments.why_not(key, keys.describe_environment())
+        return f"there is no package, only one for {other}" if other else "there is no package"
 
     def _read(
         self, attachment: Attachment, key: str, options: dict[str, Any]
@@ -199,6 +209,9 @@ class Session:
             with row.phase("save"):
                 self.store.write(package, key)
                 self._kernels.save(package.backends.values())
+                if self._environments is not None:
+                    part = key.split("-")[1]
+                    self._environments.note(part, keys.describe_environment())
             row.saved = True
             return True
         except Exception as e:
