@@ -32,6 +32,11 @@ def filing_id(fn: Any, options: Mapping[str, Any] = BY_HAND) -> str:
     return f"{function_part(fn)}-{environment_part()}-{_digest(options)[:_PART_DIGITS]}"
 
 
+def environment_of(key: str) -> str:
+    """The id of the environment that a package with this id was made for."""
+    return key.split("-")[1]
+
+
 def function_part(fn: Any) -> str:
     return _digest(describe_function(fn))[:_FUNCTION_DIGITS]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hotstart import keys
 from hotstart._torch import cpp_kernels
 from hotstart.log import logger, one_line
 from hotstart.store.base import DynamoStore
@@ -20,12 +19,13 @@ class Kernels:
         self._folder = store.path_prefix() if isinstance(store, DiskDynamoStore) else ""
         self._undo: list[tuple[Any, str, Any]] = []
 
-    def serve(self) -> None:
-        """From here on the inductor gets what the store has in place of compiling."""
+    def serve(self, environment: str) -> None:
+        """From here on the inductor gets what the store has for ``environment``, the id of this
+        process's, in place of compiling."""
         if self._undo or not self._folder:
             return
         try:
-            store = self._store()
+            store = KernelStore(self._folder, environment)
             if store.exists():
                 for owner, name, value in cpp_kernels.replacements(store.find, store.find_code):
                     self._undo.append((owner, name, vars(owner)[name]))
@@ -33,11 +33,11 @@ class Kernels:
         except Exception as e:
             logger.warning("kernels cannot be served: %s", one_line(e))
 
-    def save(self, artifacts: Iterable[Any]) -> None:
+    def save(self, environment: str, artifacts: Iterable[Any]) -> None:
         """Keeps what the ``artifacts`` need: libraries, and the modules that call them."""
         if not self._folder:
             return
-        store = self._store()
+        store = KernelStore(self._folder, environment)
         for artifact in artifacts:
             try:
                 for kernel, library in cpp_kernels.libraries_of(artifact):
@@ -50,6 +50,3 @@ class Kernels:
     def close(self) -> None:
         while self._undo:
             setattr(*self._undo.pop())
-
-    def _store(self) -> KernelStore:
-        return KernelStore(self._folder, keys.environment_part())

@@ -140,7 +140,7 @@ class Session:
             row.miss(report.failure(logger, row.function, "load its package", e))
             return False
         telemetry.count("dynamo_cache_hit")
-        self._kernels.serve()
+        self._kernels.serve(keys.environment_of(key))
         served = package.install_what_fits(entry.backends)
         if foreign:
             self.record(package)  # To be filed as ours.
@@ -208,10 +208,10 @@ class Session:
                 return False
             with row.phase("save"):
                 self.store.write(package, key)
-                self._kernels.save(package.backends.values())
+                environment = keys.environment_of(key)
+                self._kernels.save(environment, package.backends.values())
                 if self._environments is not None:
-                    part = key.split("-")[1]
-                    self._environments.note(part, keys.describe_environment())
+                    self._environments.note(environment, keys.describe_environment())
             row.saved = True
             return True
         except Exception as e:
