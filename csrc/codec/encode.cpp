@@ -36,6 +36,8 @@ class ValueWriter {
 
   Ref finish() { return out_.finish(); }
   Bytes bytes() const { return as_bytes(out_.view()); }
+  // Whether the value is written the same ever after: nothing in it can change.
+  bool settled() const { return settled_; }
   Status status() const;
 
  private:
@@ -82,6 +84,7 @@ class ValueWriter {
   // Strings are spelled out where not 0: in a digest, and in sets that are being sorted.
   unsigned spelling_;
   unsigned sorting_ = 0;
+  bool settled_ = true;
   Answers answers_;
   std::string reason_;
   std::vector<std::string> path_;  // innermost first
@@ -207,10 +210,12 @@ bool ValueWriter::nested(PyObject* value, unsigned depth) {
   PyTypeObject* type = Py_TYPE(value);
   if (type == &PyTuple_Type) return tuple(value, depth + 1);
   if (type == &PyCode_Type) return code(value, depth + 1);
+  if (type == &PyFrozenSet_Type) return set(value, depth + 1);
+  if (type == &PySlice_Type) return slice(value, depth + 1);
+  settled_ = false;
   if (type == &PyDict_Type) return dict(value, depth + 1);
   if (type == &PyList_Type) return list(value, depth + 1);
-  if (type == &PySet_Type || type == &PyFrozenSet_Type) return set(value, depth + 1);
-  if (type == &PySlice_Type) return slice(value, depth + 1);
+  if (type == &PySet_Type) return set(value, depth + 1);
   return hooked(value, depth + 1);
 }
 
@@ -433,6 +438,10 @@ Ref Encoder::encode(PyObject* value, Status& status) {
 }
 
 bool digest_code(PyObject* code, Sha256Digest& digest, Status& status) {
+  if (const Sha256Digest* kept = kept_digest(code)) {
+    digest = *kept;
+    return true;
+  }
   StringCollector unused;
   ValueWriter writer(unused, nullptr, ValueWriter::Purpose::kDigest);
   if (!writer.write(code, 0)) {
@@ -440,6 +449,7 @@ bool digest_code(PyObject* code, Sha256Digest& digest, Status& status) {
     return false;
   }
   digest = sha256(writer.bytes());
+  if (writer.settled()) keep_digest(code, digest);
   return true;
 }
 

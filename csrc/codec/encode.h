@@ -58,7 +58,8 @@ class Encoder {
 };
 
 // The digest of what a code object does: equal in two processes of one Python exactly where it does
-// the same, wherever it was written. False as encode() is null.
+// the same, wherever it was written. Kept with the code: a load asks for the methods of a base as
+// often as classes derive from it. False as encode() is null.
 bool digest_code(PyObject* code, Sha256Digest& digest, Status& status);
 
 }  // namespace hotstart::codec

@@ -168,12 +168,12 @@ def test_the_order_of_a_set_does_not_count() -> None:
 
 def test_what_has_run_is_what_was_compiled() -> None:
     """Python writes into code that runs: shortcuts for the types that it met."""
+    source = "def f(xs):\n    t = 0\n    for x in xs:\n        t += x * x\n    return t"
     space: dict[str, Any] = {}
-    exec("def f(xs):\n    t = 0\n    for x in xs:\n        t += x * x\n    return t", space)
-    before = code_digest(space["f"].__code__)
+    exec(source, space)
     for _ in range(50):
         space["f"](range(50))
-    assert code_digest(space["f"].__code__) == before
+    assert code_digest(space["f"].__code__) == code_digest(compiled(source))
 
 
 SHOW = """
@@ -212,6 +212,29 @@ def told(code: types.CodeType) -> tuple[object, ...]:
 
 def ordered(const: object) -> object:
     return sorted(map(repr, const)) if isinstance(const, frozenset) else const
+
+
+# -- A digest is kept with its code
+
+
+def test_a_kept_digest_is_that_of_its_code_alone() -> None:
+    """Code objects come and go at the same addresses."""
+    fresh = [code_digest(with_consts(i)) for i in range(500)]
+    kept = [with_consts(i) for i in range(500)]
+    assert [code_digest(code) for code in kept] == fresh
+    assert [code_digest(code) for code in kept] == fresh
+    assert code_digest(kept[0].replace(co_name="other")) != fresh[0]
+
+
+@pytest.mark.parametrize("wrap", [lambda c: c, lambda c: (c,), lambda c: with_consts(c)])
+def test_a_constant_that_changes_is_looked_at_again(wrap: Callable[[Any], Any]) -> None:
+    changing: list[Any] = [[1], {1: 1}, {1}]
+    code = with_consts(*map(wrap, changing))
+    seen = {code_digest(code)}
+    for change in (changing[0].clear, changing[1].clear, changing[2].clear):
+        change()
+        seen.add(code_digest(code))
+    assert len(seen) == 4
 
 
 # -- What cannot be told
