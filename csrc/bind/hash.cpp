@@ -6,6 +6,7 @@
 #include "base/xxh64.h"
 #include "bind/buffer.h"
 #include "bind/path.h"
+#include "codec/encode.h"
 #include "store/mapped_file.h"
 
 namespace hotstart::bind {
@@ -21,6 +22,17 @@ py::bytes to_bytes(const Sha256Digest& value) {
 }
 
 py::str to_hex_str(const Sha256Digest& value) { return {to_hex(value)}; }
+
+py::bytes code_digest(py::handle code) {
+  if (!PyCode_Check(code.ptr())) throw py::type_error("expected a code object");
+  Sha256Digest value;
+  Status status;
+  if (!codec::digest_code(code.ptr(), value, status)) {
+    check(status);
+    throw py::error_already_set();
+  }
+  return to_bytes(value);
+}
 
 std::uint64_t xxh64_of(py::handle data, std::uint64_t seed) {
   const BufferView view(data);
@@ -83,6 +95,8 @@ void register_hash(py::module_& m) {
       arg("data"), py::pos_only(), "sha256() without the CPU's extensions, for tests.");
   m.def("_sha256_implementation", &sha256_implementation,
         "What sha256() runs on here: \"sha-ni\" or \"portable\".");
+  m.def("code_digest", &code_digest, arg("code"), py::pos_only(),
+        "The SHA-256 digest of what a code object does.");
   m.def("xxh64", &xxh64_of, arg("data"), arg("seed") = 0,
         "The XXH64 checksum of a bytes-like object.");
   m.def("hash_source_spans", &source_spans_of_file, arg("path"), arg("spans"),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 #include <string_view>
 
 namespace hotstart::codec {
@@ -178,6 +179,40 @@ Ref build_code(CodeParts<Ref>& parts, Status& refusal) {
     return {};
   }
   return made;
+}
+
+// -- Keeping a digest: in the space that Python lets every code object have for others
+
+#if PY_VERSION_HEX < 0x030C0000
+#define PyUnstable_Eval_RequestCodeExtraIndex _PyEval_RequestCodeExtraIndex
+#define PyUnstable_Code_GetExtra _PyCode_GetExtra
+#define PyUnstable_Code_SetExtra _PyCode_SetExtra
+#endif
+
+// Our place in that space; negative where others have taken all of them.
+static Py_ssize_t digest_place() {
+  static const Py_ssize_t place = PyUnstable_Eval_RequestCodeExtraIndex(
+      [](void* kept) { delete static_cast<Sha256Digest*>(kept); });
+  return place;
+}
+
+const Sha256Digest* kept_digest(PyObject* code) {
+  void* kept = nullptr;
+  if (digest_place() < 0 || PyUnstable_Code_GetExtra(code, digest_place(), &kept) < 0) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  return static_cast<const Sha256Digest*>(kept);
+}
+
+void keep_digest(PyObject* code, const Sha256Digest& digest) {
+  if (digest_place() < 0) return;
+  auto kept = std::make_unique<Sha256Digest>(digest);
+  if (PyUnstable_Code_SetExtra(code, digest_place(), kept.get()) < 0) {
+    PyErr_Clear();
+  } else {
+    static_cast<void>(kept.release());  // Python's now
+  }
 }
 
 // -- Taking apart

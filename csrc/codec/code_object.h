@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/sha256.h"
 #include "codec/walk.h"
 #include "python/ref.h"
 
@@ -80,6 +81,11 @@ bool CodeFields::each(Locals group, Use&& use) const {
 // A new code object, or null: with `refusal` failed when the parts are to blame, else with a Python
 // exception set.
 Ref build_code(CodeParts<Ref>& parts, Status& refusal);
+
+// A digest that is kept with a code object for as long as that lives; null where there is none.
+const Sha256Digest* kept_digest(PyObject* code);
+// Where there is no room for it, it is not kept.
+void keep_digest(PyObject* code, const Sha256Digest& digest);
 
 // Whether this Python runs code of the given magic number; says so in `refusal` if not.
 bool accept_code_magic(std::uint16_t magic, Status& refusal);

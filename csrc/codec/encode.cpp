@@ -23,11 +23,21 @@ Bytes bytes_of(PyObject* bytes) {
 // segment of the path, so that a place costs nothing until something is wrong there.
 class ValueWriter {
  public:
-  ValueWriter(StringCollector& strings, PyObject* hook) : strings_(strings), hook_(hook) {}
+  // A stream that a decoder reads, or bytes that only go into a digest.
+  enum class Purpose { kStream, kDigest };
+
+  ValueWriter(StringCollector& strings, PyObject* hook, Purpose purpose = Purpose::kStream)
+      : strings_(strings),
+        hook_(hook),
+        purpose_(purpose),
+        spelling_(purpose == Purpose::kDigest ? 1 : 0) {}
 
   bool write(PyObject* value, unsigned depth);
 
   Ref finish() { return out_.finish(); }
+  Bytes bytes() const { return as_bytes(out_.view()); }
+  // Whether the value is written the same ever after: nothing in it can change.
+  bool settled() const { return settled_; }
   Status status() const;
 
  private:
@@ -59,6 +69,7 @@ class ValueWriter {
   Ref ask_hook(PyObject* value);
 
   bool code(PyObject* value, unsigned depth);
+  bool behaviour(const CodeFields& fields, unsigned depth);
   void code_numbers(const CodeFields& fields);
   bool code_blob(PyObject* bytes, const char* name);
   bool code_text(PyObject* text, const char* name);
@@ -68,9 +79,12 @@ class ValueWriter {
 
   StringCollector& strings_;
   PyObject* hook_;
+  const Purpose purpose_;
   BytesBuilder out_;
-  unsigned spelling_ = 0;  // inside how many sets that are being sorted: strings are spelled out
+  // Strings are spelled out where not 0: in a digest, and in sets that are being sorted.
+  unsigned spelling_;
   unsigned sorting_ = 0;
+  bool settled_ = true;
   Answers answers_;
   std::string reason_;
   std::vector<std::string> path_;  // innermost first
@@ -196,10 +210,12 @@ bool ValueWriter::nested(PyObject* value, unsigned depth) {
   PyTypeObject* type = Py_TYPE(value);
   if (type == &PyTuple_Type) return tuple(value, depth + 1);
   if (type == &PyCode_Type) return code(value, depth + 1);
+  if (type == &PyFrozenSet_Type) return set(value, depth + 1);
+  if (type == &PySlice_Type) return slice(value, depth + 1);
+  settled_ = false;
   if (type == &PyDict_Type) return dict(value, depth + 1);
   if (type == &PyList_Type) return list(value, depth + 1);
-  if (type == &PySet_Type || type == &PyFrozenSet_Type) return set(value, depth + 1);
-  if (type == &PySlice_Type) return slice(value, depth + 1);
+  if (type == &PySet_Type) return set(value, depth + 1);
   return hooked(value, depth + 1);
 }
 
@@ -337,12 +353,26 @@ bool ValueWriter::code(PyObject* value, unsigned depth) {
   if (const char* wrong = fields.take_apart(value))
     return *wrong == '\0' ? false : fail(std::string("cannot encode ") + wrong);
   tag(Tag::kCode);
+  if (purpose_ == Purpose::kDigest) return behaviour(fields, depth);
   out_.write(code_magic());
   if (!code_consts(fields.consts, depth)) return false;
   code_numbers(fields);
   return code_text(fields.filename, ".co_filename") && code_text(fields.name, ".co_name") &&
          code_text(fields.qualname, ".co_qualname") && code_names(fields) && code_hidden(fields) &&
          code_blob(fields.linetable, ".co_linetable") &&
+         code_blob(fields.exceptiontable, ".co_exceptiontable") &&
+         code_blob(fields.code.get(), ".co_code");
+}
+
+// Everything that decides what a call does. Not the stack size, which follows from the rest, nor
+// anything that tells where the code was written.
+bool ValueWriter::behaviour(const CodeFields& fields, unsigned depth) {
+  if (!code_consts(fields.consts, depth)) return false;
+  size(fields.flags);
+  size(fields.argcount);
+  size(fields.posonlyargcount);
+  size(fields.kwonlyargcount);
+  return code_text(fields.name, ".co_name") && code_names(fields) &&
          code_blob(fields.exceptiontable, ".co_exceptiontable") &&
          code_blob(fields.code.get(), ".co_code");
 }
@@ -405,6 +435,22 @@ Ref Encoder::encode(PyObject* value, Status& status) {
     return {};
   }
   return writer.finish();
+}
+
+bool digest_code(PyObject* code, Sha256Digest& digest, Status& status) {
+  if (const Sha256Digest* kept = kept_digest(code)) {
+    digest = *kept;
+    return true;
+  }
+  StringCollector unused;
+  ValueWriter writer(unused, nullptr, ValueWriter::Purpose::kDigest);
+  if (!writer.write(code, 0)) {
+    if (!PyErr_Occurred()) status = writer.status();
+    return false;
+  }
+  digest = sha256(writer.bytes());
+  if (writer.settled()) keep_digest(code, digest);
+  return true;
 }
 
 }  // namespace hotstart::codec

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/sha256.h"
 #include "base/status.h"
 #include "python/ref.h"
 
@@ -55,5 +56,10 @@ class Encoder {
   StringCollector strings_;
   Ref hook_;
 };
+
+// The digest of what a code object does: equal in two processes of one Python exactly where it does
+// the same, wherever it was written. Kept with the code: a load asks for the methods of a base as
+// often as classes derive from it. False as encode() is null.
+bool digest_code(PyObject* code, Sha256Digest& digest, Status& status);
 
 }  // namespace hotstart::codec

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, TypeAlias, final, overload
 
@@ -81,6 +82,16 @@ TEMPORARY_PREFIX: Final[str]
 
 def sha256(data: Buffer, /) -> bytes: ...
 def sha256_hex(data: Buffer, /) -> str: ...
+def code_digest(code: types.CodeType, /) -> bytes:
+    """The SHA-256 of what ``code`` does: its name, arguments, flags, instructions as the compiler
+    wrote them, constants, names of all kinds and exception table, and those of the code inside it.
+    Its file, lines, qualified name and stack size do not count.
+
+    Constants differ where their types or bits do (``1``, ``1.0`` and ``True``, ``0.0`` and
+    ``-0.0``); sets are equal in any order. Raises UnsupportedValueError for a constant that
+    ``dumps`` refuses. Not to be compared between versions of Python.
+    """
+
 def xxh64(data: Buffer, seed: int = 0) -> int: ...
 def hash_source_spans(
     path: str | bytes | os.PathLike[str], spans: Sequence[tuple[int, int]]

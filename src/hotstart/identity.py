@@ -7,12 +7,13 @@ It keeps everything that decides how the thing behaves, as far as that can be sa
 from __future__ import annotations
 
 import enum
-import hashlib
 import sys
 import types
-from typing import Any
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import Any, TypeAlias
 
-from hotstart._core import dumps
+from hotstart._core import code_digest, dumps, sha256_hex
 
 # Closures and defaults can lead to functions with closures of their own; beyond this many steps
 # only the type of a value counts.
@@ -87,87 +88,149 @@ def _is_namespace(value: object) -> bool:
 
 def code_fingerprint(code: types.CodeType) -> str:
     """The SHA-256 of what ``code`` does, without file names and line numbers, in hexadecimal."""
-    return _digest(_code_as_data(code))
+    return code_digest(code).hex()
 
 
 def fingerprint(value: object) -> str:
     """The SHA-256 of ``value``'s identity: how it is named and, for functions, what it does."""
-    return _digest(_as_data(value, 0))
+    return _digest(_Telling().tell(value, 0))
 
 
 def _digest(data: object) -> str:
-    return hashlib.sha256(dumps(data)).hexdigest()
+    return sha256_hex(dumps(data))
 
 
-def _code_as_data(code: types.CodeType) -> tuple[object, ...]:
-    return (
-        code.co_name,
-        code.co_argcount,
-        code.co_posonlyargcount,
-        code.co_kwonlyargcount,
-        code.co_flags,
-        code.co_code,
-        tuple(_const_as_data(const) for const in code.co_consts),
-        code.co_names,
-        code.co_varnames,
-        code.co_freevars,
-        code.co_cellvars,
-        getattr(code, "co_exceptiontable", b""),
-    )
+class _Telling:
+    """One value, and what it leads to, in plain data.
 
+    Each method takes the value and how many steps it is away from the one that was asked for.
+    """
 
-def _const_as_data(const: object) -> object:
-    return _code_as_data(const) if isinstance(const, types.CodeType) else const
+    def __init__(self) -> None:
+        self._names: dict[int, object] = {}  # of what is in a class's body, by the class's id
 
+    def tell(self, value: object, depth: int) -> object:
+        # By id: a metaclass may have left the class without a hash, or equal to another one.
+        told_by = _TOLD_BY.get(id(type(value))) or _told_by(value)
+        return told_by(self, value, depth)
 
-def _as_data(value: object, depth: int) -> object:
-    if isinstance(value, enum.Enum):
-        return ("enum", *_name_of(type(value)), value.name, _as_data(value.value, depth + 1))
-    if type(value) in _PLAIN:
-        return ("plain", type(value).__name__, value)
-    if isinstance(value, types.ModuleType):
+    def _each(self, values: Iterable[object], depth: int) -> tuple[object, ...]:
+        return tuple([self.tell(value, depth) for value in values])
+
+    def enum(self, value: Any, depth: int) -> object:
+        return ("enum", *_name_of(type(value)), value.name, self.tell(value.value, depth + 1))
+
+    def plain(self, value: Any, _: int) -> object:
+        return ("plain", value)
+
+    def module(self, value: Any, _: int) -> object:
         return ("module", value.__name__)
-    if isinstance(value, type):
-        return ("class", *(_class_as_data(base, depth + 1) for base in value.__mro__))
-    if isinstance(value, types.CodeType):
-        return ("code", _code_as_data(value))
-    if depth < _MAX_DEPTH:
-        if isinstance(value, types.FunctionType):
-            return ("function", *_name_of(value), *_behaviour_of(value, depth + 1))
-        if isinstance(value, types.MethodType):
-            owner = _name_of(type(value.__self__))
-            return ("method", *owner, _as_data(value.__func__, depth + 1))
-        if type(value) in (tuple, list, frozenset, set):
-            items = [_as_data(item, depth + 1) for item in value]  # type: ignore[attr-defined]
-            ordered = items if isinstance(value, (tuple, list)) else sorted(items, key=repr)
-            return (type(value).__name__, tuple(ordered))
-    if isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType)):
+
+    def cls(self, value: Any, depth: int) -> object:
+        return ("class", *[self._one_class(base, depth + 1) for base in value.__mro__])
+
+    def code(self, value: Any, _: int) -> object:
+        return ("code", code_digest(value))
+
+    def function(self, value: Any, depth: int) -> object:
+        if depth >= _MAX_DEPTH:
+            return self.instance(value, depth)
+        defaults, keywords, cells = value.__defaults__, value.__kwdefaults__, value.__closure__
+        return (
+            "function",
+            str(value.__module__),
+            value.__qualname__,
+            code_digest(value.__code__),
+            self._each(defaults, depth + 1) if defaults else (),
+            self._each(chain(*sorted(keywords.items())), depth + 1) if keywords else (),
+            self._each(map(cell_value, cells), depth + 1) if cells else (),
+        )
+
+    def method(self, value: Any, depth: int) -> object:
+        if depth >= _MAX_DEPTH:
+            return self.instance(value, depth)
+        return ("method", *_name_of(type(value.__self__)), self.tell(value.__func__, depth + 1))
+
+    def sequence(self, value: Any, depth: int) -> object:
+        if depth >= _MAX_DEPTH:
+            return self.instance(value, depth)
+        return (type(value).__name__, self._each(value, depth + 1))
+
+    def unordered(self, value: Any, depth: int) -> object:
+        if depth >= _MAX_DEPTH:
+            return self.instance(value, depth)
+        return (type(value).__name__, tuple(sorted(self._each(value, depth + 1), key=repr)))
+
+    def builtin(self, value: Any, _: int) -> object:
         return ("builtin", *_name_of(value))
-    return ("instance", *_name_of(type(value)), _plain_part(value), _plain_state(value))
+
+    def instance(self, value: Any, _: int) -> object:
+        return ("instance", *_name_of(type(value)), _plain_part(value), _plain_state(value))
+
+    def _one_class(self, cls: type, depth: int) -> object:
+        """A class by its name and, if it is a user's, what its body holds: a compile that makes an
+        instance or reads an attribute has looked no closer than at the class."""
+        if depth > _MAX_DEPTH or is_pinned(cls.__module__):
+            return _name_of(cls)
+        if depth > 1:
+            return self._class_by_names(cls)
+        body = {name: self._in_body(value, depth + 1) for name, value in vars(cls).items()}
+        return (*_name_of(cls), body)
+
+    def _class_by_names(self, cls: type) -> object:
+        """Kept: every method that says ``super()`` leads to its class."""
+        if id(cls) not in self._names:
+            self._names[id(cls)] = (*_name_of(cls), tuple(sorted(vars(cls))))
+        return self._names[id(cls)]
+
+    def _in_body(self, value: Any, depth: int) -> object:
+        if type(value) is types.FunctionType:  # as most are
+            return self.function(value, depth)
+        if isinstance(value, (staticmethod, classmethod)):
+            value = value.__func__
+        elif isinstance(value, property):
+            return (self._in_body(value.fget, depth), self._in_body(value.fset, depth))
+        if type(value) in _PLAIN or isinstance(value, types.FunctionType):
+            return self.tell(value, depth)
+        return ("instance", *_name_of(type(value)))
 
 
-def lineage(cls: type) -> tuple[tuple[str, str], ...]:
-    """The names of a class and its bases, in the order in which attributes are looked up."""
-    return tuple(_name_of(base) for base in cls.__mro__)
+_ToldBy: TypeAlias = Callable[[_Telling, Any, int], object]
+
+_TOLD_BY: dict[int, _ToldBy] = {
+    **{id(kind): _Telling.plain for kind in _PLAIN},
+    id(types.ModuleType): _Telling.module,
+    id(type): _Telling.cls,
+    id(types.CodeType): _Telling.code,
+    id(types.FunctionType): _Telling.function,
+    id(types.MethodType): _Telling.method,
+    id(tuple): _Telling.sequence,
+    id(list): _Telling.sequence,
+    id(set): _Telling.unordered,
+    id(frozenset): _Telling.unordered,
+    id(types.BuiltinFunctionType): _Telling.builtin,
+    id(types.MethodDescriptorType): _Telling.builtin,
+}
+
+# Recognised also in what derives from them, or stands in for them and says that it is one.
+_BROAD = (
+    types.ModuleType,
+    type,
+    types.CodeType,
+    types.FunctionType,
+    types.MethodType,
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+)
 
 
-def _class_as_data(cls: type, depth: int) -> object:
-    """A class by its name and, if it is a user's, what its body holds: a compile that makes an
-    instance or reads an attribute has looked no closer than at the class."""
-    if depth > _MAX_DEPTH or is_pinned(cls.__module__):
-        return _name_of(cls)
-    body = {name: _in_class_body(value, depth) for name, value in vars(cls).items()}
-    return (*_name_of(cls), body if depth == 1 else tuple(sorted(body)))
-
-
-def _in_class_body(value: Any, depth: int) -> object:
-    if isinstance(value, (staticmethod, classmethod)):
-        value = value.__func__
-    elif isinstance(value, property):
-        return tuple(_in_class_body(part, depth) for part in (value.fget, value.fset))
-    if type(value) in _PLAIN or isinstance(value, types.FunctionType):
-        return _as_data(value, depth + 1)
-    return ("instance", *_name_of(type(value)))
+def _told_by(value: object) -> _ToldBy:
+    """What tells of a value whose class is none of the usual ones."""
+    if isinstance(value, enum.Enum):
+        return _Telling.enum
+    return next(
+        (_TOLD_BY[id(kind)] for kind in _BROAD if isinstance(value, kind)), _Telling.instance
+    )
 
 
 def _plain_part(value: Any) -> object:
@@ -189,17 +252,9 @@ def _plain_state(value: Any) -> object:
     return tuple((name, state[name]) for name in sorted(state) if is_plain(state[name]))
 
 
-def _behaviour_of(fn: types.FunctionType, depth: int) -> tuple[object, ...]:
-    def each(values: Any) -> tuple[object, ...]:
-        return tuple(_as_data(value, depth) for value in values)
-
-    keyword_defaults = sorted((fn.__kwdefaults__ or {}).items())
-    return (
-        _code_as_data(fn.__code__),
-        each(fn.__defaults__ or ()),
-        tuple((name, _as_data(value, depth)) for name, value in keyword_defaults),
-        each(cell_value(cell) for cell in fn.__closure__ or ()),
-    )
+def lineage(cls: type) -> tuple[tuple[str, str], ...]:
+    """The names of a class and its bases, in the order in which attributes are looked up."""
+    return tuple(_name_of(base) for base in cls.__mro__)
 
 
 def cell_value(cell: types.CellType) -> Any:
@@ -211,16 +266,17 @@ def cell_value(cell: types.CellType) -> Any:
 
 
 def _name_of(value: Any) -> tuple[str, str]:
+    name = getattr(value, "__qualname__", None)
     return (
         str(getattr(value, "__module__", None)),
-        str(getattr(value, "__qualname__", getattr(value, "__name__", ""))),
+        str(getattr(value, "__name__", "") if name is None else name),
     )
 
 
 def says_all(value: object) -> bool:
     """Whether the fingerprint of ``value`` covers all that decides how it behaves, and does not
     pass over the state of some object that it leads to."""
-    return not _passes_over(_as_data(value, 0))
+    return not _passes_over(_Telling().tell(value, 0))
 
 
 def reach_fingerprint(fn: types.FunctionType) -> str | None:
@@ -234,14 +290,15 @@ def _reach_as_data(fn: types.FunctionType, seen: set[int]) -> object:
     if id(fn) in seen or is_pinned(fn.__module__):
         return _name_of(fn)
     seen.add(id(fn))
-    found: list[object] = [_as_data(fn, 0)]
+    found: list[object] = [_Telling().tell(fn, 0)]
     scope = fn.__globals__
     names = {name: scope[name] for name in _names_used(fn.__code__) & scope.keys()}
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
         names[name] = cell_value(cell)
     for name, value in sorted(names.items()):
         is_function = isinstance(value, types.FunctionType)
-        found.append((name, _reach_as_data(value, seen) if is_function else _as_data(value, 0)))
+        told = _reach_as_data(value, seen) if is_function else _Telling().tell(value, 0)
+        found.append((name, told))
     return tuple(found)
 
 
