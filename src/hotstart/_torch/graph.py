@@ -1,12 +1,15 @@
-"""Graphs that Dynamo captured. Checked on torch 2.13.0 and 2.14.1."""
+"""Graphs that Dynamo captured. Checked on torch 2.13.0, 2.14.1 and 2.15.0."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from torch._dynamo.graph_utils import _graph_device_type
+from torch._dynamo import graph_utils
 
 
 def device_type_of(graph: Any) -> str:
     """The kind of device that ``graph`` (None: no graph) computes on, "cpu" where it says none."""
-    return str(_graph_device_type(graph))
+    if hasattr(graph_utils, "_graph_device_type"):  # to 2.14
+        return str(graph_utils._graph_device_type(graph))
+    others = sorted(graph_utils._graph_device_types(graph) - {"cpu"})
+    return next((kind for kind in ("cuda", "xpu") if kind in others), next(iter(others), "cpu"))
