@@ -53,7 +53,7 @@ format: $(VENV)/.built
 $(VENV)/.deps: requirements-dev.txt constraints.txt
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	$(PIP) install torch==$(TORCH)
-	$(PIP) install -r requirements-dev.txt torch==$(TORCH)
+	$(PIP) install -r requirements-dev.txt -c constraints.txt torch==$(TORCH)
 	touch $@
 
 # Editable, so Python edits need no rebuild; native edits rebuild incrementally in build/.

@@ -164,8 +164,11 @@ class _Telling:
     def builtin(self, value: Any, _: int) -> object:
         return ("builtin", *_name_of(value))
 
-    def instance(self, value: Any, _: int) -> object:
-        return ("instance", *_name_of(type(value)), _plain_part(value), _plain_state(value))
+    def instance(self, value: Any, depth: int) -> object:
+        cls = type(value)
+        told = ("instance", *_name_of(cls), _plain_part(value), _plain_state(value))
+        # A class that a function made has its name in common with others that the function made.
+        return (*told, self.cls(cls, depth)) if "<locals>" in cls.__qualname__ else told
 
     def _one_class(self, cls: type, depth: int) -> object:
         """A class by its name and, if it is a user's, what its body holds: a compile that makes an

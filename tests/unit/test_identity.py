@@ -232,3 +232,17 @@ def test_it_says_not_all(source: str) -> None:
 
 def test_a_word_in_the_code_is_no_instance() -> None:
     assert says_all(made("def it(a): return ('instance', 1, 2), a.instance.x.y"))
+
+
+def made_by(scale: int) -> Any:
+    class Local:
+        def __call__(self, t: int) -> int:
+            return t * scale
+
+    return Local()
+
+
+def test_objects_of_a_class_that_a_function_made() -> None:
+    """They share the class's name with whatever else the function made."""
+    assert fingerprint(made_by(2)) == fingerprint(made_by(2))
+    assert fingerprint(made_by(2)) != fingerprint(made_by(3))

@@ -1,4 +1,4 @@
-"""The way from a frame's globals to a guarded object, step by step.
+"""The way from a frame's globals, or from a class that has a name, to a guarded object, in steps.
 
 It reads the same attributes and items that the guards on the way read.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+from hotstart.guards.names import find, name_of
 
 Step = tuple[Any, ...]
 Path = tuple[Step, ...]
@@ -18,6 +20,7 @@ _ATTRIBUTES = {
     "func_defaults_manager": "__defaults__",
     "func_kwdefaults_manager": "__kwdefaults__",
     "get_generic_dict_manager": "__dict__",
+    "type_dict_manager": "__dict__",
     "type_mro_manager": "__mro__",
 }
 _ITEMS = {
@@ -41,6 +44,19 @@ def step_of(accessor: str, key: Any) -> Step | None:
     return ("type",) if accessor == "type_manager" else None
 
 
+def path_from_class(cls: type) -> Path | None:
+    """The path to a class by its name, wherever the object came from of which it is the class."""
+    name = name_of(cls)
+    return None if name is None else (("named", *name),)
+
+
+def describe(path: Path) -> str:
+    """``path`` as a message shows it."""
+    kind, *argument = path[0]
+    start = ".".join(argument) if kind == "named" else f"G[{argument[0]!r}]"
+    return start + "".join(f".{step[-1]}" for step in path[1:])
+
+
 def follow(path: Path, scope: dict[str, Any]) -> Any:
     """What ``path`` leads to, None where a step leads nowhere."""
     found: Any = scope
@@ -59,6 +75,7 @@ def _value(found: Any, index: int) -> Any:
 _TAKE: dict[str, Callable[..., Any]] = {
     "attribute": getattr,
     "item": lambda found, key: found[key],
+    "named": lambda _, module, qualname: find(module, qualname),
     "key": lambda found, index: list(dict.keys(found))[index],
     "type": type,
     "value": _value,

@@ -13,7 +13,7 @@ from hotstart._torch.tape import Call, Tape
 from hotstart.errors import UnsupportedValueError
 from hotstart.guards import plan as plans
 from hotstart.guards.names import IDENTITY, LINEAGE
-from hotstart.guards.paths import step_of
+from hotstart.guards.paths import path_from_class, step_of
 from hotstart.guards.tape_writer import Example, NodeFlags, TapeWriter
 from hotstart.guards.values import Values, has_name
 
@@ -32,7 +32,8 @@ class NoIdentityError(UnsupportedValueError):
 
 @dataclasses.dataclass
 class _Node:
-    """A node of the tree; ``path`` leads to it from the frame's globals, where something does."""
+    """A node of the tree; ``path`` leads to it from the frame's globals or from a class that has a
+    name, where something does."""
 
     manager: Any
     source: str
@@ -118,9 +119,9 @@ class _Recorder:
             self.values.add(source[kept:]),
         )
         self._numbers[id(call.made)] = len(self._nodes)
-        self._nodes.append(self._node(call, receiver, keys, source))
+        self._nodes.append(self._node(call, receiver, keys, source, example))
 
-    def _node(self, call: Call, receiver: int, keys: list[Any], source: str) -> _Node:
+    def _node(self, call: Call, receiver: int, keys: list[Any], source: str, example: Any) -> _Node:
         parent = self._nodes[receiver]
         path: tuple[Any, ...] | None = None
         if call.name == "globals_dict_manager" and receiver == 0:
@@ -128,6 +129,8 @@ class _Recorder:
         elif parent.path is not None:
             step = step_of(call.name, *(keys or [None]))
             path = None if step is None else (*parent.path, step)
+        if path is None and call.name == "type_manager" and isinstance(example, type):
+            path = path_from_class(example)
         return _Node(call.made, source, _type_text(call.made), parent.root or call.name, path)
 
     def _example(self, made: Any, example: Any, is_dict: bool) -> tuple[int, int | None]:

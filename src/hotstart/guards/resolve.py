@@ -12,7 +12,7 @@ from hotstart._core import FirstSight, NoHooks, SeenDicts
 from hotstart._torch import guard_values as torch_values
 from hotstart.errors import UnsupportedValueError
 from hotstart.guards.names import find, proof_of
-from hotstart.guards.paths import follow
+from hotstart.guards.paths import describe, follow
 from hotstart.identity import code_fingerprint, fingerprint
 
 _Make = Callable[[Any, list[Any], dict[str, Any]], Any]
@@ -38,8 +38,7 @@ def _named(data: Any, parts: list[Any], scope: dict[str, Any]) -> Any:
 
 def _at(data: Any, parts: list[Any], scope: dict[str, Any]) -> Any:
     path, how, proof = data
-    place = f"G[{path[0][1]!r}]" + "".join(f".{step[-1]}" for step in path[1:])
-    return _proven(follow(path, scope), place, how, proof)
+    return _proven(follow(path, scope), describe(path), how, proof)
 
 
 def _proven(found: Any, name: str, how: str, proof: int) -> Any:
