@@ -23,12 +23,13 @@ IDENTITY = "identity"  # by what `identity.fingerprint` covers
 LINEAGE = "lineage"  # a class by its own name and those of its bases
 OPERATOR = "operator"  # by what a compile bakes in of it
 
-# Classes that Python gives a name under which it does not keep them.
+# Classes that Python gives a name under which it does not keep them. By the names of the modules in
+# sys.modules: `_collections_abc` calls itself otherwise.
 _TYPES = {
-    id(vars(home)[name]): (home.__name__, name)
-    for home in (types, sys.modules["_collections_abc"])
-    for name in sorted(vars(home), reverse=True)
-    if isinstance(vars(home)[name], type)
+    id(value): (home, name)
+    for home in ("types", "_collections_abc")
+    for name, value in sorted(vars(sys.modules[home]).items(), reverse=True)
+    if isinstance(value, type)
 }
 
 

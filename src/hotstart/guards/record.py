@@ -189,8 +189,9 @@ class _Recorder:
         try:
             if has_name(value):
                 return name, [self.values.address(value, how)]
-            if node.path is not None and not of_type:
-                return name, [self.values.address_at(node.path, value)]
+            if node.path is not None:
+                path = (*node.path, ("type",)) if of_type else node.path
+                return name, [self.values.address_at(path, value)]
             return "add_lambda_guard", [self.values.first_sight(value, of_type)]
         except UnsupportedValueError as e:
             raise NoIdentityError(f"no portable form of the guard on {node.source}: {e}") from e
