@@ -31,9 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 
 
 def run(folder: Path) -> dict[str, Any]:
-    env = dict(
-        os.environ, TORCHINDUCTOR_CACHE_DIR=str(folder / "inductor"), OMP_NUM_THREADS="1"
-    )
+    env = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=str(folder / "inductor"), OMP_NUM_THREADS="1")
     done = subprocess.run(
         [sys.executable, CHILD, folder / "packages"],
         env=env,

@@ -138,4 +138,4 @@ def test_the_verdicts_are_the_same(drawn: Any) -> None:
 
 
 def test_both_verdicts_were_met() -> None:
-    assert VERDICTS == {True, False}
+    assert {True, False} == VERDICTS

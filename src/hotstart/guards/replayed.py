@@ -67,9 +67,10 @@ class ReplayedGuards:
         return self._twin
 
     def _build(self, texts: tuple[Any, ...] | None) -> list[Any]:
+        face = guard_tree.face()  # Its tensor is made once and must not have this plan's state.
         with ambient_restored(self._plan.header.ambient):
             return guard_tree.building_quickly(  # type: ignore[no-any-return]
-                replay_guards, self._plan.data, self._values, texts, guard_tree.face()
+                replay_guards, self._plan.data, self._values, texts, face
             )
 
 
