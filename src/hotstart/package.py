@@ -6,7 +6,10 @@ Everything is defined elsewhere, one job to a module; this is the place to impor
 from __future__ import annotations
 
 import logging
+from typing import Any
 
+from hotstart._torch.graph import leading as _collapse_device_types
+from hotstart._torch.guard_state import PICKLING
 from hotstart.dropin.code import (
     _CODE_CACHE,
     SerializedCode,
@@ -70,6 +73,7 @@ __all__ = [
     "_GuardedCodeCacheEntry",
     "_backend_ids_from_code",
     "_code_cache",
+    "_collapse_device_types",
     "_compile_frame_context",
     "_get_code_source",
     "_get_module_content",
@@ -83,3 +87,10 @@ __all__ = [
     "load_guards_state",
     "logger",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # hotstart leaves the pickling of guard states, where it needs any, to torch.
+    if name in PICKLING:
+        return PICKLING[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

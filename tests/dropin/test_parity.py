@@ -50,6 +50,17 @@ def parameters(function: Any) -> list[tuple[str, Any, Any]]:
     ]
 
 
+def takes_all_calls(ours: Any, theirs: Any) -> bool:
+    """Whether what torch's function can be called with, ours can: it may take more keywords."""
+    known = {name for name, _, _ in parameters(theirs)}
+    required = [
+        (name, how, default)
+        for name, how, default in parameters(ours)
+        if name in known or how != "KEYWORD_ONLY" or default is inspect.Parameter.empty
+    ]
+    return required == parameters(theirs)
+
+
 def kind(member: Any) -> str:
     """How a class attribute behaves when it is looked up."""
     for known in (staticmethod, classmethod, property, functools.cached_property):
@@ -115,7 +126,7 @@ def problems(name: str, theirs: Any, ours: Any) -> list[str]:
     match shape(theirs):
         case "class":
             return class_problems(name, theirs, ours)
-        case "function" if parameters(theirs) != parameters(ours):
+        case "function" if not takes_all_calls(ours, theirs):
             return [f"{name}{inspect.signature(ours)}, torch's {inspect.signature(theirs)}"]
         case "newtype":
             want, got = theirs.__supertype__, ours.__supertype__
@@ -172,9 +183,9 @@ def member_problems(where: str, member: str, value: Any, ours: type) -> list[str
         return [f"{where} is a {kind(mine)}, torch's is a {kind(value)}"]
     match kind(value):
         case "function":
-            same = parameters(value) == parameters(mine)
+            same = takes_all_calls(mine, value)
         case "staticmethod" | "classmethod":
-            same = parameters(value.__func__) == parameters(mine.__func__)
+            same = takes_all_calls(mine.__func__, value.__func__)
         case "value":
             same = value == mine
         case _:

@@ -1,12 +1,13 @@
 """torch's guard state: made while Dynamo compiles, turned back into guards at load.
 
-Checked on torch 2.13.0 and 2.14.1.
+Checked on torch 2.13.0, 2.14.1 and 2.15.0.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import logging
 import pickle
 import sys
@@ -19,9 +20,20 @@ import torch
 import torch.utils._device
 import torch.utils._traceback
 from torch._dynamo import guards as dynamo_guards
+from torch._dynamo import package as torch_package
 from torch._dynamo.output_graph import OutputGraphCommon, get_builtins_dict
 
 CheckFunctionManager = dynamo_guards.CheckFunctionManager
+
+# What torch pickles guard states with, as far as it keeps that in its package module: 2.15 does.
+PICKLING = {
+    name: getattr(torch_package, name)
+    for name in ("FunctionPicklerBase", "_GuardsStateUnpickler", "_Missing", "_PRUNED_VALUE_PID")
+    if hasattr(torch_package, name)
+}
+
+# 2.15 marks what it leaves out of a guard state in a way that pickle does not know.
+_Unpickler = PICKLING.get("_GuardsStateUnpickler", pickle.Unpickler)
 
 # Guards on an object's address. torch drops them from what it saves; here the object is found again
 # by name at load and proven to be the same.
@@ -53,7 +65,7 @@ PROCESS_BOUND_GUARDS = frozenset({"DICT_VERSION", "WEAKREF_ALIVE"})
 def unpickle(state: bytes) -> Any:
     """The guard state in ``state``. This runs what the pickle says, as loading a package does."""
     with _fsdp_modules_left_alone(), _no_guards_installed():
-        return pickle.loads(state)
+        return _Unpickler(io.BytesIO(state)).load()
 
 
 def _no_guards_installed() -> contextlib.AbstractContextManager[Any]:
@@ -80,12 +92,16 @@ def build(state: Any, code: types.CodeType, global_scope: dict[str, Any]) -> Any
     for guard in state.output_graph.guards:
         # Building appends to these.
         guard.code_list = guard.guard_types = None
+    # From 2.15 on, the dispatch keys that were included and excluded when the guards were saved.
+    local_state = getattr(state, "local_state", None)
+    keys = {} if local_state is None else {"guard_build_local_state": local_state}
     with all_guards_kept(), hooks_guarded(), _quiet(), _file_names_remembered():
         manager = CheckFunctionManager(
             code,
             OutputGraphCommon(state.output_graph),
             shape_code_parts=state.shape_code_parts,
             runtime_global_scope=global_scope,
+            **keys,
         )
     return manager.guard_manager
 

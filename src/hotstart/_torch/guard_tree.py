@@ -51,6 +51,12 @@ LEAVES = {
     "add_tuple_iterator_length_guard": "vvmu",
     "add_type_match_guard": "vmu",
 }
+if hasattr(native.RootGuardManager, "set_local_state"):  # 2.15
+    LEAVES |= {
+        "add_complex_is_nan_guard": "vmu",
+        "add_float_is_nan_guard": "vmu",
+        "add_tensor_match_guard": "vvvvmuvvv",
+    }
 FUNCTIONS = {
     "install_no_tensor_aliasing_guard": "Nvmu",
     "install_object_aliasing_guard": "nnmu",
@@ -98,7 +104,9 @@ def _wrapper_for(name: str) -> Callable[..., Any] | None:
         return _watch_accessor
     if name.startswith("add_"):
         return _watch_leaf
-    return _watch_mark if name.startswith("mark_") else None
+    if name.startswith("mark_"):
+        return _watch_mark
+    return _watch_flag if name == "set_compile_on_one_rank" else None
 
 
 def _watch_accessor(tape: Tape, thread: int, name: str, called: Any) -> Any:
@@ -142,6 +150,16 @@ def _watch_mark(tape: Tape, thread: int, name: str, called: Any) -> Any:
             tape.calls.append(Call(name, self, ()))
 
     return mark
+
+
+def _watch_flag(tape: Tape, thread: int, name: str, called: Any) -> Any:
+    @functools.wraps(called)
+    def set_flag(self: Any, on: bool) -> None:
+        called(self, on)
+        if on and threading.get_ident() == thread:
+            tape.calls.append(Call(name, self, (on,)))
+
+    return set_flag
 
 
 def _watch_function(tape: Tape, thread: int, name: str, called: Any) -> Any:

@@ -190,6 +190,11 @@ class CompilePackage:
     # While Dynamo compiles
 
     @property
+    def current_entry(self) -> _DynamoCodeCacheEntry | None:
+        """The entry of the code object that is being compiled."""
+        return self._current_entry
+
+    @property
     def _current_entry(self) -> _DynamoCodeCacheEntry | None:
         return self._compiles[-1].entry if self._compiles else None
 
@@ -336,11 +341,15 @@ class CompilePackage:
         if device_type != "cpu":
             self._device_type = device_type
 
-    def bypass_current_entry(self) -> None:
-        """The current compile is not saved."""
-        compile_ = self._current("bypass_current_entry")
+    def bypass_current_compile(self) -> None:
+        """The current compile is not saved; other variants of the same code are."""
+        compile_ = self._current("bypass_current_compile")
         if not compile_.given_up:
             self._give_up(compile_, "Dynamo asked for it")
+
+    def bypass_current_entry(self) -> None:
+        """`bypass_current_compile`, as torch called it before 2.15."""
+        self.bypass_current_compile()
 
     def add_resume_function(
         self, python_code: types.CodeType, python_module: str, function_name: str
@@ -426,8 +435,13 @@ class CompilePackage:
             return self._innermost_fn.__globals__  # type: ignore[no-any-return]
         return vars(importlib.import_module(module))
 
-    def _install_global(self, module: types.ModuleType, name: str, value: Any) -> None:
-        self._installation.put(vars(module), name, value)
+    def _install_global(
+        self, module: types.ModuleType, name: str, value: Any, *, record_only_if_new: bool = False
+    ) -> None:
+        if record_only_if_new and name in vars(module):
+            vars(module)[name] = value
+        else:
+            self._installation.put(vars(module), name, value)
 
     def uninstall(self) -> None:
         """Removes what `install` put there, and every precompiled entry of the function's code."""

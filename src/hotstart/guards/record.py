@@ -86,6 +86,8 @@ class _Recorder:
                 self._mark(call)
             elif call.name.startswith("add_"):
                 self._take_leaf(call)
+            elif call.name.startswith("set_"):
+                raise UnsupportedValueError(f"{call.name} is not recorded")
             elif id(call.made) not in self._numbers:
                 self._take_accessor(call)
 
@@ -166,10 +168,11 @@ class _Recorder:
         if call.name == "add_type_match_guard":
             return self._identity(self._object_at(args[0]), node, LINEAGE, True, call.name)
         if call.name == "add_tensor_match_guard":
-            value, sizes, strides, name, _, _, cls, keys = args
+            value, sizes, strides, name, _, _, cls, keys, *device_is_current = args
             rest = [] if name == node.source else [self.values.add(name)]
             lists = [self.values.add(sizes), self.values.add(strides)]
             last = [self.values.cls(cls), self.values.add(keys)]
+            last += map(self.values.add, device_is_current)
             return call.name, [self.values.tensor(value), *lists, *rest, *last]
         if call.name == "add_torch_function_mode_stack_guard":
             return call.name, [self.values.modes(args[0])]
