@@ -10,7 +10,7 @@ NATIVE := CMakeLists.txt pyproject.toml $(shell find csrc -name '*.cpp' -o -name
 
 SECONDS ?= 60
 
-.PHONY: demo bench bench-smoke bench-codec test test-slow test-pythons fuzz lint format clean
+.PHONY: demo bench bench-smoke bench-guards bench-backends bench-codec test test-slow test-pythons fuzz lint format clean
 
 demo: $(VENV)/.built
 	$(RUN) -m hotstart demo
@@ -21,6 +21,16 @@ bench: $(VENV)/.built
 
 bench-smoke: $(VENV)/.built
 	$(RUN) benchmarks/warm_load.py --smoke
+	$(RUN) benchmarks/guard_load.py --smoke
+
+# The guards alone, over 12 to 96 layers, and the plot of docs/benchmarks.md; a quarter of an hour.
+bench-guards: $(VENV)/.built
+	$(PIP) install -r requirements-bench.txt -c constraints.txt
+	$(RUN) benchmarks/guard_load.py --json build/guard_load.json --plot docs/guard-load.svg $(BENCH_ARGS)
+
+# The compiled kernels alone.
+bench-backends: $(VENV)/.built
+	$(RUN) benchmarks/backend_load.py $(BENCH_ARGS)
 
 test: $(VENV)/.built
 	$(RUN) -m pytest $(PYTEST_ARGS)

@@ -74,7 +74,7 @@ class GPT(nn.Module):
         self.head = nn.Linear(config.width, config.vocabulary)
 
     def forward(self, ids: Tensor) -> Tensor:
-        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
+        x = self.tokens(ids) + self.positions.weight[: ids.shape[1]]
         for block in self.blocks:
             x = block(x)
         logits: Tensor = self.head(self.norm(x))
