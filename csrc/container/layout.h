@@ -48,7 +48,7 @@ inline constexpr std::uint32_t kMustUnderstand = 1;
 
 // The kinds of format version 1 (their names are in hotstart/container.py). Zero is no kind.
 inline constexpr std::uint32_t kFirstKind = 1;
-inline constexpr std::uint32_t kLastKnownKind = 6;
+inline constexpr std::uint32_t kLastKnownKind = 8;
 
 inline constexpr std::uint64_t align_up(std::uint64_t offset) {
   return (offset + kAlignment - 1) / kAlignment * kAlignment;

@@ -35,6 +35,8 @@ class SectionKind(IntEnum):
     BACKEND = 4
     META = 5
     SOURCES = 6
+    LIBRARY = 7
+    WRAPPER = 8
 
 
 class SectionInfo(NamedTuple):

@@ -14,6 +14,7 @@ import torch
 import transformers
 
 import hotstart
+from hotstart.examples import gpt
 
 _SIZES = {
     "hidden_size": 32,
@@ -23,6 +24,10 @@ _SIZES = {
 }
 _TEXT = {**_SIZES, "vocab_size": 100, "max_position_embeddings": 64}
 _OF_TOKENS = {"bos_token_id": 1, "eos_token_id": 2}
+
+
+def _demo() -> Any:
+    return gpt.build(gpt.GPTConfig(layers=2, width=32))
 
 
 def _llama() -> Any:
@@ -51,6 +56,7 @@ def _resnet() -> Any:
 
 
 MODELS = {
+    "demo": (_demo, "ids"),
     "bert": (_bert, "input_ids"),
     "gpt2": (_gpt2, "input_ids"),
     "llama": (_llama, "input_ids"),
@@ -60,21 +66,27 @@ MODELS = {
 
 
 def _inputs(name: str) -> dict[str, torch.Tensor]:
-    if name == "input_ids":
+    if name != "pixel_values":
         return {name: torch.arange(8)[None] + 3}
     return {name: torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(1))}
 
 
+def _outputs(compiled: Any, inputs: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    outputs = compiled(**inputs)
+    if torch.is_tensor(outputs):
+        return [outputs]
+    return [v for v in outputs.values() if torch.is_tensor(v)]
+
+
 def _infer(compiled: Any, inputs: dict[str, torch.Tensor]) -> list[torch.Tensor]:
     with torch.no_grad():
-        return [v for v in compiled(**inputs).values() if torch.is_tensor(v)]
+        return _outputs(compiled, inputs)
 
 
 def _train(compiled: Any, model: Any, inputs: dict[str, torch.Tensor]) -> list[torch.Tensor]:
     """The loss and the parameters after one step."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    outputs = [v for v in compiled(**inputs).values() if torch.is_tensor(v)]
-    loss = outputs[0].square().mean()
+    loss = _outputs(compiled, inputs)[0].square().mean()
     loss.backward()
     optimizer.step()
     return [loss.detach(), *(p.detach() for p in model.parameters())]

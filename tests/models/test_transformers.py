@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
+from models.conftest import Saved, folders, run
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-CHILD = Path(__file__).with_name("_child.py")
 # Each takes a compile of half a minute, so ordinary runs do with one of either mode.
 QUICK = {("llama", "inference"), ("resnet", "training")}
 CASES = [
@@ -28,30 +24,15 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def processes(saved: Callable[[str, str], Saved]) -> Any:
     """What the process that saved and one that loaded said of a model, by name and mode."""
 
     @cache
     def run_both(name: str, mode: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        folder = tmp_path_factory.mktemp(f"{name}-{mode}")
-        return run(name, mode, folder), run(name, mode, folder)
+        package = saved(name, mode)
+        return package.said, run("_child.py", name, mode, folders(package.folder))
 
     return run_both
-
-
-def run(name: str, mode: str, folder: Path) -> dict[str, Any]:
-    env = dict(
-        os.environ,
-        HOTSTART_DIR=str(folder / "hotstart"),
-        TORCHINDUCTOR_CACHE_DIR=str(folder / "inductor"),
-        HF_HUB_OFFLINE="1",
-        OMP_NUM_THREADS="1",
-    )
-    done = subprocess.run(
-        [sys.executable, CHILD, name, mode], env=env, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize(("name", "mode"), CASES)

@@ -20,9 +20,12 @@ from typing import Any
 import torch
 
 from hotstart._core import dumps, sha256_hex
+from hotstart.log import one_line
 
 # From a kernel's id to its library's file and the checksum of that; None if there is none.
 Find = Callable[[str], "tuple[str, str] | None"]
+# Told why a library that was found cannot be opened.
+Refuse = Callable[[str], None]
 # From a wrapper's id to its code object; None if it is not there.
 FindCode = Callable[[str], "types.CodeType | None"]
 
@@ -87,28 +90,29 @@ def _kernels_in(source: str) -> Iterator[tuple[list[str], str]]:
             yield argument_types, kernel
 
 
-def replacements(find: Find, find_code: FindCode) -> Iterator[tuple[Any, str, Any]]:
-    """What torch's inductor has to be given (owner, name, value) to take what the two find."""
+def replacements(find: Find, refuse: Refuse, find_code: FindCode) -> Iterator[tuple[Any, str, Any]]:
+    """What torch's inductor has to be given (owner, name, value) to take what is found."""
     from torch._inductor.codecache import CppPythonBindingsCodeCache
     from torch._inductor.output_code import CompiledFxGraph
 
     for name, is_async in (("load_pybinding", False), ("load_pybinding_async", True)):
         original = vars(CppPythonBindingsCodeCache)[name]
-        yield CppPythonBindingsCodeCache, name, serving(find, original, is_async)
+        yield CppPythonBindingsCodeCache, name, serving(find, refuse, original, is_async)
     wrapped = in_memory(find_code, CompiledFxGraph.after_deserialization)
     yield CompiledFxGraph, "after_deserialization", wrapped
 
 
-def serving(find: Find, original: Any, is_async: bool) -> Any:
-    """``load_pybinding`` or its asynchronous sibling, that takes what ``find`` has."""
+def serving(find: Find, refuse: Refuse, original: Any, is_async: bool) -> Any:
+    """``load_pybinding`` or its asynchronous sibling, that takes what ``find`` has. A library that
+    the dynamic loader refuses is compiled anew."""
 
     @functools.wraps(original.__func__)
     def load(cls: Any, argtypes: Any, main_code: str, *args: Any, **kwargs: Any) -> Any:
         # Classes derived from it make other things of the same arguments.
         if cls.__name__ == _CLASS and not args and kwargs.keys() <= {"submit_fn"}:
             found = find(kernel_id(argtypes, main_code))
-            if found is not None:
-                function = open_library(*found)
+            function = None if found is None else open_library(*found, refuse)
+            if function is not None:
                 return (lambda: function) if is_async else function
         return original.__func__(cls, argtypes, main_code, *args, **kwargs)
 
@@ -155,8 +159,9 @@ def _note_lines(file: str, lines: Any) -> None:
     PyCodeCache.linemaps[file] = list(zip(*(lines or ()), strict=False))
 
 
-def open_library(file: str, checksum: str) -> Any:
-    """The function of a kernel's library, which is opened once in a process."""
+def open_library(file: str, checksum: str, refuse: Refuse) -> Any:
+    """The function of a kernel's library, which is opened once in a process; None where it cannot
+    be, and ``refuse`` is told why."""
     name = f"hotstart_kernels.{checksum}.{_ENTRY}"
     module = sys.modules.get(name)
     if module is None:
@@ -164,7 +169,11 @@ def open_library(file: str, checksum: str) -> Any:
         loader = importlib.machinery.ExtensionFileLoader(name, file)
         spec = importlib.util.spec_from_file_location(name, file, loader=loader)
         assert spec is not None
-        module = importlib.util.module_from_spec(spec)
-        loader.exec_module(module)
+        try:
+            module = importlib.util.module_from_spec(spec)
+            loader.exec_module(module)
+        except ImportError as e:
+            refuse(one_line(e))
+            return None
         sys.modules[name] = module
     return getattr(module, _ENTRY)

@@ -18,6 +18,7 @@ class Kernels:
     def __init__(self, store: DynamoStore) -> None:
         self._folder = store.path_prefix() if isinstance(store, DiskDynamoStore) else ""
         self._undo: list[tuple[Any, str, Any]] = []
+        self._refused: list[str] = []
 
     def serve(self, environment: str) -> None:
         """From here on the inductor gets what the store has for ``environment``, the id of this
@@ -27,7 +28,9 @@ class Kernels:
         try:
             store = KernelStore(self._folder, environment)
             if store.exists():
-                for owner, name, value in cpp_kernels.replacements(store.find, store.find_code):
+                for owner, name, value in cpp_kernels.replacements(
+                    store.find, self._refuse, store.find_code
+                ):
                     self._undo.append((owner, name, vars(owner)[name]))
                     setattr(owner, name, value)
         except Exception as e:
@@ -46,6 +49,16 @@ class Kernels:
                     store.add_code(wrapper, code)
             except Exception as e:
                 logger.warning("kernels cannot be kept: %s", one_line(e))
+
+    def refused(self) -> list[str]:
+        """Why libraries could not be opened since this was last asked."""
+        refused, self._refused = self._refused, []
+        return refused
+
+    def _refuse(self, reason: str) -> None:
+        reason = f"a compiled kernel cannot be opened here: {reason}"
+        logger.warning("%s", reason)
+        self._refused.append(reason)
 
     def close(self) -> None:
         while self._undo:

@@ -142,6 +142,8 @@ class Session:
         telemetry.count("dynamo_cache_hit")
         self._kernels.serve(keys.environment_of(key))
         served = package.install_what_fits(entry.backends)
+        for reason in self._kernels.refused():
+            row.note(reason)
         if foreign:
             self.record(package)  # To be filed as ours.
         if served:

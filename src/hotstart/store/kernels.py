@@ -4,20 +4,23 @@
     kernels/<environment>/<id>         the SHA-256 of the library of a kernel
     kernels/<environment>/<id>.code    the code object of a wrapper
 
-A library is opened from where it lies, after its bytes were checked. Files are only ever added,
-each at once, so that any number of processes can share the folder.
+The last two are containers, and say themselves which id they are for. A library is opened from
+where it lies, after its bytes were checked. Files are only ever added, each at once, so that any
+number of processes can share the folder; one that is damaged counts as missing, and is replaced
+once a process has it again.
 """
 
 from __future__ import annotations
 
 import os
 import types
+from typing import Any
 
-from hotstart._core import dumps, loads, publish, sha256_hex
+from hotstart._core import Container, build_container, dumps, loads, publish, sha256_hex
+from hotstart.container import SectionKind
 from hotstart.log import logger, one_line
 
 _FOLDER = "kernels"
-_DIGITS = 64
 
 
 class KernelStore:
@@ -32,12 +35,13 @@ class KernelStore:
 
     def find(self, kernel: str) -> tuple[str, str] | None:
         """The file of a kernel's library and its SHA-256, None where it is not here or damaged."""
+        checksum = self._read(kernel, SectionKind.LIBRARY, kernel)
+        if not isinstance(checksum, str):
+            return None
+        library = self._library(checksum)
         try:
-            with open(os.path.join(self._index, kernel)) as file:
-                checksum = file.read(_DIGITS)
-            library = self._library(checksum)
-            with open(library, "rb") as binary:
-                found = sha256_hex(binary.read())
+            with open(library, "rb") as file:
+                found = sha256_hex(file.read())
         except (OSError, ValueError):
             return None
         if found != checksum:
@@ -46,7 +50,7 @@ class KernelStore:
         return library, checksum
 
     def add(self, kernel: str, library: str) -> None:
-        """Copies the file ``library`` into the store, unless it is there."""
+        """Copies the file ``library`` into the store, unless it is there. Raises OSError."""
         if self.find(kernel) is not None:
             return
         with open(library, "rb") as file:
@@ -54,26 +58,37 @@ class KernelStore:
         checksum = sha256_hex(content)
         self._make_folders()
         publish(self._library(checksum), content)
-        publish(os.path.join(self._index, kernel), checksum.encode())
+        self._write(kernel, SectionKind.LIBRARY, kernel, checksum)
 
     def find_code(self, wrapper: str) -> types.CodeType | None:
-        """The code object of a wrapper, None where it is not here or not readable."""
-        file = self._code(wrapper)
-        try:
-            with open(file, "rb") as binary:
-                code = loads(binary.read())
-        except OSError:
-            return None
-        except ValueError as e:
-            logger.warning("the wrapper %s is damaged: %s", file, one_line(e))
-            return None
+        """The code object of a wrapper, None where it is not here or damaged."""
+        code = self._read(f"{wrapper}.code", SectionKind.WRAPPER, wrapper)
         return code if isinstance(code, types.CodeType) else None
 
     def add_code(self, wrapper: str, code: types.CodeType) -> None:
-        file = self._code(wrapper)
-        if not os.path.exists(file):
+        """Puts the code object of a wrapper into the store, unless it is there. Raises OSError."""
+        if self.find_code(wrapper) is None:
             self._make_folders()
-            publish(file, dumps(code))
+            self._write(f"{wrapper}.code", SectionKind.WRAPPER, wrapper, code)
+
+    def _read(self, name: str, kind: SectionKind, of: str) -> Any:
+        """What the index's file ``name`` says of the kernel or wrapper ``of``."""
+        file = os.path.join(self._index, name)
+        try:
+            written_for, value = loads(Container.open(file).get(kind))
+        except FileNotFoundError:
+            return None
+        except Exception as e:
+            logger.warning("the kernel store's file %s cannot be read: %s", file, one_line(e))
+            return None
+        if written_for != of:
+            logger.warning("the kernel store's file %s is that of %s", file, written_for)
+            return None
+        return value
+
+    def _write(self, name: str, kind: SectionKind, of: str, value: Any) -> None:
+        content = build_container([(kind, 0, 0, dumps((of, value)))])
+        publish(os.path.join(self._index, name), content)
 
     def _make_folders(self) -> None:
         for folder in (self._libraries, self._index):
@@ -81,6 +96,3 @@ class KernelStore:
 
     def _library(self, checksum: str) -> str:
         return os.path.join(self._libraries, f"{checksum}.so")
-
-    def _code(self, wrapper: str) -> str:
-        return os.path.join(self._index, f"{wrapper}.code")
