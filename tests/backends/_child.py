@@ -1,4 +1,5 @@
 """One process of a test of kernels: `_child.py PHASE PROGRAM...`, one JSON object on stdout.
+PHASE is "save", "load", or "load on a lesser CPU".
 
 Runs each program through hotstart beside eager, and says what became of it; and what the process
 started and wrote.
@@ -22,6 +23,7 @@ import torch  # noqa: E402
 
 import hotstart  # noqa: E402
 
+_REPORTED = torch.cpu.get_capabilities()
 TABLE = torch.tensor([1.0, 2.0, 3.0, 4.0])
 Program = Callable[[str, Callable[..., Any]], list[torch.Tensor]]
 PROGRAMS: dict[str, tuple[Callable[..., Any], Program]] = {}
@@ -149,7 +151,14 @@ for _number in range(10):
     PROGRAMS[f"shared_{_number}"] = _shared(_number), _run
 
 
+def _lesser_cpu() -> dict[str, Any]:
+    """What a CPU would report that lacks every instruction set of this one's."""
+    return {k: False if isinstance(v, bool) else v for k, v in _REPORTED.items()}
+
+
 def main(phase: str, names: list[str]) -> dict[str, Any]:
+    if phase == "load on a lesser CPU":
+        torch.cpu.get_capabilities = _lesser_cpu
     said: dict[str, Any] = {"programs": {}}
     with hotstart.enable():
         for name in names:

@@ -100,6 +100,17 @@ def test_nothing_is_started_or_written(on_a_barren_host: dict[str, Any]) -> None
     assert on_a_barren_host["wrote"] == []
 
 
+def test_a_lesser_cpu_is_served_nothing(package: Path, tmp_path: Path) -> None:
+    env = host(tmp_path, package, barren=False)
+    said = run("load on a lesser CPU", [SHARED[0]], env)
+    row = said["programs"][SHARED[0]]
+    assert row["outcome"] == "miss", row
+    assert "only one for another cpu." in row["reason"], row
+    assert "architecture" not in row["reason"], row
+    assert row["graphs"] == 1, row
+    assert row["right"], row
+
+
 def test_a_backward_that_was_never_compiled(tmp_path: Path) -> None:
     """Then half of the graph is missing: it is not kept, and the next process compiles it."""
     env = {
