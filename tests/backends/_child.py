@@ -16,10 +16,9 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1]))
 
 import _audit
+import torch
 
-_audit.listen()
-
-import torch  # noqa: E402
+_audit.listen()  # From here on: builds of torch for GPUs start a process when they are imported.
 
 import hotstart  # noqa: E402
 

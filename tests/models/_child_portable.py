@@ -9,6 +9,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1]))
 
 import _audit
+import torch  # noqa: F401  (builds of torch for GPUs start a process when they are imported)
 
 if __name__ == "__main__":
     _audit.listen()

@@ -51,7 +51,7 @@ LEAVES = {
     "add_tuple_iterator_length_guard": "vvmu",
     "add_type_match_guard": "vmu",
 }
-if hasattr(native.RootGuardManager, "set_local_state"):  # 2.15
+if "arg2" in (native.GuardManager.add_float_is_nan_guard.__doc__ or ""):  # 2.15
     LEAVES |= {
         "add_complex_is_nan_guard": "vmu",
         "add_float_is_nan_guard": "vmu",
