@@ -1,6 +1,6 @@
 """AOTAutograd's cache, which bundles the artifacts that packages are made of.
 
-Checked on torch 2.13.0 and 2.14.1.
+Checked on torch 2.13.0, 2.14.1 and 2.15.0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The contexts that `torch.compile` wraps functions in. Checked on torch 2.13.0 and 2.14.1."""
+"""The contexts that `torch.compile` wraps functions in.
+
+Checked on torch 2.13.0, 2.14.1 and 2.15.0.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The eval frame: where compiled code hangs on code objects. Checked on torch 2.13.0 and 2.14.1."""
+"""The eval frame: where compiled code hangs on code objects.
+
+Checked on torch 2.13.0, 2.14.1 and 2.15.0.
+"""
 
 from __future__ import annotations
 

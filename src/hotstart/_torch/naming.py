@@ -1,4 +1,4 @@
-"""Names that Dynamo puts into a module's globals. Checked on torch 2.13.0 and 2.14.1."""
+"""Names that Dynamo puts into a module's globals. Checked on torch 2.13.0, 2.14.1 and 2.15.0."""
 
 from __future__ import annotations
 

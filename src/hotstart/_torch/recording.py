@@ -1,4 +1,4 @@
-"""How Dynamo compiles while a package records. Checked on torch 2.13.0 and 2.14.1.
+"""How Dynamo compiles while a package records. Checked on torch 2.13.0, 2.14.1 and 2.15.0.
 
 Dynamo holds its compile lock while it does, so what is changed here for that time is seen by no
 other compile.

@@ -1,4 +1,7 @@
-"""What of torch's settings decides what a compile makes. Checked on torch 2.13.0 and 2.14.1."""
+"""What of torch's settings decides what a compile makes.
+
+Checked on torch 2.13.0, 2.14.1 and 2.15.0.
+"""
 
 from __future__ import annotations
 
